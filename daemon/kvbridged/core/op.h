@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One command on its way through a namespace's stack.
+ */
+#ifndef KVB_OP_H
+#define KVB_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <gkv/nvme_kv.h>
+
+struct kvb_ns;
+struct kvb_op;
+struct kvb_qp;
+struct kvb_reactor;
+struct kvb_store;
+struct kvb_regions;
+
+#define KVB_MAX_FRAMES 8
+#define KVB_INLINE_SEGS 4
+
+/* Name of an operation for ever: the queue pair's random number and a count. */
+struct kvb_opid {
+	uint64_t uid;
+	uint64_t seq;
+};
+
+enum kvb_outcome { KVB_UNKNOWN, KVB_APPLIED, KVB_NOT_APPLIED };
+
+/* What a command ends with when its deadline passed and nothing can touch its buffers. */
+#define KVB_TIMED_OUT GKV_SC_TRANSIENT
+
+typedef void (*kvb_op_fn)(struct kvb_store *st, struct kvb_op *op);
+
+struct kvb_op {
+	/* Input, constant from the first layer on. */
+	uint8_t opcode;		/* GKV_OP_* */
+	uint8_t options;	/* GKV_STORE_*, GKV_RETRIEVE_* */
+	uint8_t klen;		/* bytes */
+	uint8_t layer;		/* where the operation is: core */
+	uint8_t key[16];	/* bytes past klen are zero */
+	uint32_t len;		/* Store: value bytes; Retrieve, List: buffer bytes */
+	uint32_t crc;		/* Store: crc32c of the value */
+	struct kvb_ns *ns;
+	struct kvb_reactor *r;	/* where it runs */
+	struct kvb_opid id;	/* mutations */
+	uint64_t hash;		/* of the key */
+	uint64_t start_ns;	/* when fetched, reactor clock */
+
+	/*
+	 * Store: the value, in memory the daemon owns, aligned to 4096 bytes, zeroed from
+	 * len to the next multiple of 4096. NULL when len is 0.
+	 */
+	void *data;
+
+	/* Retrieve: set by kvb_op_map(). Client memory, each piece inside one region. */
+	struct iovec *segs;
+	uint32_t nsegs;
+
+	/* Results, set by the layer that completes. */
+	uint16_t status;	/* without the phase bit; DNR is added by the core */
+	bool has_crc;		/* Retrieve: value_crc is the stored checksum */
+	uint8_t outcome;	/* enum kvb_outcome, from resolve */
+	uint32_t result;	/* Retrieve: full length of the value, bytes */
+	uint32_t value_crc;
+
+	/* How a Retrieve's bytes reached the client, counted by the layer that moved them. */
+	uint64_t direct_bytes;	/* device to client memory */
+	uint64_t tail_bytes;	/* through host memory: tails, misaligned pieces */
+	uint64_t copy_bytes;	/* CPU copies of whole values */
+
+	/* Everything below is the core's. */
+	uint8_t nframes;
+	bool late;		/* the deadline has passed */
+	bool sync;		/* still inside submission */
+	bool completed;
+	uint8_t state;
+	uint8_t rec_state;
+	uint16_t cid;
+	uint32_t rec;		/* record entry, or KVB_NO_REC */
+	struct {
+		struct kvb_store *st;
+		kvb_op_fn done;
+	} frames[KVB_MAX_FRAMES];
+	struct kvb_qp *qp;
+	struct kvb_reactor *home;
+	struct kvb_regions *regions;
+	struct kvb_op *next;
+	struct kvb_op *dl_prev, *dl_next;
+	void *work;		/* staged copy under way */
+	void *list;		/* List under way */
+	uint64_t seq;
+	uint64_t done_bytes;
+	uint32_t segs_cap;
+	uint32_t pad;
+	struct iovec inline_segs[KVB_INLINE_SEGS];
+	struct gkv_sqe sqe;
+	/* The layers' private bytes follow. */
+	_Alignas(16) unsigned char priv[];
+};
+
+/* The layer's private bytes; undefined when the operation reaches the layer. */
+static inline void *kvb_op_priv(struct kvb_op *op, size_t op_offset)
+{
+	return op->priv + op_offset;
+}
+
+/* ---- For stores and filters; on the operation's reactor ---- */
+
+/*
+ * The operation is over: unwind through the filters that asked, then answer the
+ * client. @op is gone on return.
+ */
+void kvb_op_complete(struct kvb_op *op, uint16_t status);
+
+/*
+ * Hand the operation to the layer below @st. With @done, @st is called back before the
+ * layers above learn of it; it finishes by kvb_op_complete(), or may forward again.
+ */
+void kvb_op_forward(struct kvb_store *st, struct kvb_op *op, kvb_op_fn done);
+
+/*
+ * Make the first @len bytes of a Retrieve's destination available in op->segs, merging
+ * neighbours. Returns 0, or the status to complete with (bad PRP or SGL, address in no
+ * region). @len is at most op->len. Bit buckets appear with iov_base NULL.
+ * May be called once.
+ */
+uint16_t kvb_op_map(struct kvb_op *op, uint32_t len);
+
+/*
+ * Copy @len bytes at @src into the mapped destination from @off on, in slices that let
+ * the reactor serve others, then call @done on @st. @src must stay valid until then.
+ * kvb_op_map() must have succeeded for @off + @len bytes. Small copies are done at once.
+ */
+void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, uint32_t off,
+		     uint32_t len, kvb_op_fn done);
+
+/* crc32c over [0, @len) of the mapped destination, sliced likewise, into *@crc, then @done. */
+void kvb_op_crc_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, uint32_t *crc,
+		    kvb_op_fn done);
+
+/* Take ownership of op->data; freed with kvb_buf_free() on the same reactor. */
+void *kvb_op_take_data(struct kvb_op *op);
+
+/*
+ * List: offer the next key at or after the start key, in the store's order. Returns false
+ * when no further key of this shard can fit; then complete.
+ */
+bool kvb_list_add(struct kvb_op *op, const uint8_t *key, uint8_t klen);
+
+/* Order of keys in a List: bytewise, the shorter first on a tie. */
+static inline int kvb_key_cmp(const uint8_t *a, uint8_t alen, const uint8_t *b, uint8_t blen)
+{
+	int c = memcmp(a, b, alen < blen ? alen : blen);
+
+	return c ? c : (int)alen - (int)blen;
+}
+
+#endif

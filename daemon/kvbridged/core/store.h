@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store interface. A namespace is a stack of layers: filters on top, one store
+ * at the bottom, all behind struct kvb_store_ops.
+ *
+ * To add one: write stores/NAME.c or filters/NAME.c that defines
+ * "const struct kvb_store_ops kvb_NAME_ops", and add KVB_STORE(NAME) to
+ * stores/table.def.
+ *
+ * Execution. Every operation runs on one reactor from submission to completion and
+ * never blocks. For a KVB_STORE_SHARDED store that reactor is chosen by the key, so
+ * a shard's state needs no locks; otherwise it is the one that owns the queue pair.
+ * Operations on the same key may overlap; the store decides their order.
+ *
+ * Buffers. A Store's value arrives staged in memory the daemon owns (op->data, see
+ * op.h): client memory is not read again. A Retrieve's destination is obtained with
+ * kvb_op_map() once the length is known.
+ *
+ * Completion. kvb_op_complete() exactly once per operation, and only when neither
+ * the daemon nor a device can still touch the operation's buffers. It may be called
+ * before the entry point returns.
+ */
+#ifndef KVB_STORE_H
+#define KVB_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "op.h"
+#include "reactor.h"
+
+#define KVB_MAX_REACTORS 64
+#define KVB_MAX_LAYERS 8
+
+#define KVB_STORE_FILTER	0x1u	/* stands on another layer */
+#define KVB_STORE_SHARDED	0x2u	/* operations run on the reactor of their key */
+#define KVB_STORE_VOLATILE	0x4u	/* contents end with the process */
+#define KVB_STORE_VERIFIES	0x8u	/* honours ns->verify on Retrieve by itself */
+
+struct kvb_ns;
+struct kvb_store;
+
+struct kvb_store_info {
+	uint64_t capacity;	/* bytes for keys and values */
+	uint64_t used;		/* bytes allocated */
+	uint64_t keys;
+	uint32_t key_max;	/* bytes */
+	uint32_t value_max;	/* bytes */
+	uint32_t block_size;	/* bytes; the grain of DMA, 1 if any */
+	bool volatile_cache;	/* Flush has work to do */
+	bool read_only;
+	bool ready;
+};
+
+struct kvb_store_ops {
+	const char *name;
+	uint32_t flags;		/* KVB_STORE_* */
+	size_t op_size;		/* bytes per operation, see kvb_op_priv() */
+	size_t shard_size;	/* bytes per reactor, zeroed, see kvb_store_shard() */
+
+	/*
+	 * Control thread, before any reactor serves the store; may block. @conf holds the
+	 * layer's keys. On failure nothing remains. A layer below is already open.
+	 */
+	int (*open)(struct kvb_store *st, const struct kvb_conf *conf, struct kvb_err *err);
+	/* Control thread, after every reactor has stopped the store. */
+	void (*close)(struct kvb_store *st);
+
+	/* Reactor thread, once per reactor; optional. */
+	int (*start)(struct kvb_store *st, struct kvb_reactor *r, struct kvb_err *err);
+	/* Reactor thread; nothing is in flight. */
+	void (*stop)(struct kvb_store *st, struct kvb_reactor *r);
+
+	/*
+	 * Operations. A filter leaves NULL what it passes through. A sharded store's list
+	 * and flush are called once on each reactor, in turn.
+	 */
+	void (*store)(struct kvb_store *st, struct kvb_op *op);
+	void (*retrieve)(struct kvb_store *st, struct kvb_op *op);
+	void (*delete)(struct kvb_store *st, struct kvb_op *op);
+	void (*exist)(struct kvb_store *st, struct kvb_op *op);
+	void (*list)(struct kvb_store *st, struct kvb_op *op);
+	void (*flush)(struct kvb_store *st, struct kvb_op *op);
+
+	/*
+	 * After a restart: did the mutation named by op->id happen? Sets op->outcome and
+	 * completes. A volatile store needs none.
+	 */
+	void (*resolve)(struct kvb_store *st, struct kvb_op *op);
+
+	/*
+	 * The deadline has passed. Complete @op with KVB_TIMED_OUT now if nothing can touch
+	 * its buffers any more, and return true; return false if it must run its course.
+	 */
+	bool (*cancel)(struct kvb_store *st, struct kvb_op *op);
+
+	/* Any thread; must not block. A filter leaves it NULL. */
+	void (*info)(struct kvb_store *st, struct kvb_store_info *info);
+};
+
+struct kvb_store {
+	const struct kvb_store_ops *ops;
+	struct kvb_ns *ns;
+	struct kvb_store *next;	/* the layer below, NULL at the bottom */
+	unsigned int layer;	/* 0 on top */
+	size_t op_offset;	/* of the layer's bytes in an operation */
+	void *priv;		/* the layer's own */
+	void *shards[KVB_MAX_REACTORS];
+};
+
+static inline void *kvb_store_shard(const struct kvb_store *st, const struct kvb_reactor *r)
+{
+	return st->shards[kvb_reactor_id(r)];
+}
+
+/* NULL when there is none of that name. */
+const struct kvb_store_ops *kvb_store_find(const char *name);
+
+/* One namespace: identity, policy and the stack. Constant while served, but for @ednek. */
+struct kvb_ns {
+	uint32_t nsid;
+	char name[64];
+	uint8_t uuid[16];	/* stable over restarts */
+	struct kvb_store *top;
+	struct kvb_store *bottom;
+	struct kvb_store layers[KVB_MAX_LAYERS];
+	unsigned int nlayers;
+	size_t op_size;		/* private bytes of all layers */
+	uint64_t deadline_ns;
+	uint32_t value_max;	/* min of configuration and store, bytes */
+	bool verify;		/* check the checksum on Retrieve */
+	bool sync;		/* durability = sync: acknowledged means durable */
+	bool read_only;
+	bool sharded;
+	bool volatile_store;
+	_Atomic bool ednek;	/* Feature 20h */
+	_Atomic bool vwc;	/* Feature 06h: write cache enabled */
+	char *access;		/* who may open it, see docs/operations.md */
+};
+
+void kvb_ns_info(const struct kvb_ns *ns, struct kvb_store_info *info);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libgkv: client library of kvbridged.
+ *
+ * A struct gkv is a session with a daemon. Memory and queue pairs belong to it.
+ * Commands name values in registered memory; completions come back through
+ * gkv_poll() or gkv_wait().
+ *
+ * Errors: functions that return int return 0 (or a count) or a negative errno;
+ * gkv_error() then has one line that names what was refused and the limit.
+ *
+ * Threads: a struct gkv may be used from any thread; its functions serialise on
+ * a mutex that the data path never takes. A struct gkv_qp belongs to one thread
+ * at a time. A session keeps one small thread of its own that reconnects after a
+ * restart of the daemon; the application's threads are not needed for it.
+ *
+ * Fork: a child must not use a session of its parent.
+ */
+#ifndef GKV_H
+#define GKV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GKV_API __attribute__((visibility("default")))
+#else
+#define GKV_API
+#endif
+
+struct gkv;
+struct gkv_mem;
+struct gkv_qp;
+
+#define GKV_SOCKET_DEFAULT "/run/gkv/kvbridged.sock"
+#define GKV_KEY_LEN 16u		/* longest key, bytes */
+
+/* Version of the library, e.g. 0x000100 for 0.1.0. */
+GKV_API uint32_t gkv_version(void);
+
+/*
+ * Text of the last error of the calling thread, never NULL. Valid until the
+ * thread's next call into the library.
+ */
+GKV_API const char *gkv_error(void);
+
+/* ---- Session ------------------------------------------------------------ */
+
+/* Do not reconnect; every command in flight ends with GKV_C_LOST instead. */
+#define GKV_CONNECT_NO_RECONNECT	0x1u
+/* Control only: no queue pairs, no doorbell memory. */
+#define GKV_CONNECT_CONTROL		0x2u
+
+/*
+ * Connect to the daemon at @path (NULL: $GKV_SOCKET, then GKV_SOCKET_DEFAULT).
+ * @max_qps bounds the queue pairs of the session (0: 64). On success *@g is owned
+ * by the caller until gkv_close().
+ * Errors: -ENOENT or -ECONNREFUSED no daemon there, -EPROTO no common version,
+ * -EMFILE the daemon's limit of sessions.
+ */
+GKV_API int gkv_connect(struct gkv **g, const char *path, uint32_t max_qps, uint32_t flags);
+
+/*
+ * Close a session and free everything that belongs to it, queue pairs and memory
+ * included; commands in flight are dropped. No other thread may be using it.
+ */
+GKV_API void gkv_close(struct gkv *g);
+
+/* Times the session was handed to a restarted daemon. */
+GKV_API uint64_t gkv_reconnects(const struct gkv *g);
+
+/* 1 while a daemon serves the session, 0 while it is away. */
+GKV_API int gkv_connected(const struct gkv *g);
+
+/* Daemon limits, as of the last hello. */
+struct gkv_limits {
+	uint32_t size;			/* sizeof(struct gkv_limits), set by the caller */
+	uint32_t max_depth;		/* entries */
+	uint32_t max_qps;
+	uint32_t max_regions;
+	uint64_t max_region_bytes;
+	uint64_t poll_interval_ns;
+	uint64_t max_deadline_ns;
+};
+GKV_API int gkv_limits(struct gkv *g, struct gkv_limits *limits);
+
+/* ---- Namespaces --------------------------------------------------------- */
+
+#define GKV_NS_RDONLY	0x1u
+#define GKV_NS_VERIFY	0x2u	/* reported: values are verified on Retrieve */
+#define GKV_NS_SYNC	0x4u	/* reported: acknowledged means durable */
+#define GKV_NS_VWC	0x8u	/* reported: Flush has work to do */
+
+struct gkv_ns_info {
+	uint32_t size;			/* sizeof(struct gkv_ns_info), set by the caller */
+	uint32_t nsid;
+	uint32_t flags;			/* GKV_NS_* */
+	uint32_t key_max;		/* bytes */
+	uint32_t value_max;		/* bytes */
+	uint32_t block_size;		/* bytes; values move without a host copy at this grain */
+	uint64_t deadline_ns;
+	char name[64];
+};
+
+/*
+ * Open the namespace called @name, or the lowest one the caller may open when
+ * @name is NULL. @flags: GKV_NS_RDONLY to give up writing.
+ * Errors: -ENOENT, -EACCES.
+ */
+GKV_API int gkv_ns_open(struct gkv *g, const char *name, uint32_t flags,
+			struct gkv_ns_info *info);
+
+/* ---- Memory ------------------------------------------------------------- */
+
+/*
+ * Allocate @len bytes (rounded up to pages), zeroed, and register them. The IOVA
+ * is the address. Freed by gkv_mem_free() or gkv_close().
+ * Errors: -ENOSPC the session's limit of regions or bytes, -ENOMEM.
+ */
+GKV_API int gkv_mem_alloc(struct gkv *g, size_t len, struct gkv_mem **mem);
+
+/*
+ * Register @len bytes at @offset of @fd, a memfd sealed with F_SEAL_SHRINK and
+ * F_SEAL_GROW; @iova names them in commands, 0 means the address of the library's
+ * own mapping. The descriptor is duplicated. @len and @offset: whole pages.
+ */
+GKV_API int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len,
+			     uint64_t iova, struct gkv_mem **mem);
+
+/*
+ * Unregister and unmap. Waits for commands in flight that use the memory.
+ * Errors: -EBUSY a command of a queue pair that timed out still holds a buffer in
+ * it; nothing has happened then. Reap the late completion, or reset the queue pair.
+ */
+GKV_API int gkv_mem_free(struct gkv_mem *mem);
+
+GKV_API void *gkv_mem_addr(const struct gkv_mem *mem);
+GKV_API uint64_t gkv_mem_iova(const struct gkv_mem *mem);
+GKV_API size_t gkv_mem_len(const struct gkv_mem *mem);
+
+/* ---- Queue pairs -------------------------------------------------------- */
+
+#define GKV_QP_CSUM	0x1u	/* crc32c travels with every value */
+#define GKV_QP_PRP	0x2u	/* describe buffers with PRPs instead of SGLs */
+#define GKV_QP_POLLED	0x4u	/* never write the eventfd: act as a GPU does */
+
+struct gkv_qp_opts {
+	uint32_t size;			/* sizeof(struct gkv_qp_opts), set by the caller */
+	uint32_t depth;			/* entries; at most depth - 1 commands outstanding; 0: 128 */
+	uint32_t flags;			/* GKV_QP_* */
+	uint32_t max_segs;		/* longest scatter list of a command; 0: 1 */
+	uint64_t timeout_ns;		/* per command; 0: follows the namespace's deadline */
+};
+
+/* @opts may be NULL for the defaults. Freed by gkv_qp_destroy() or gkv_close(). */
+GKV_API int gkv_qp_create(struct gkv *g, const struct gkv_qp_opts *opts, struct gkv_qp **qp);
+
+/* Drop the outstanding commands and free the queue pair; their buffers are free after. */
+GKV_API int gkv_qp_destroy(struct gkv_qp *qp);
+
+/*
+ * Drop the outstanding commands and start afresh. On success no buffer of theirs
+ * is in use any more, and quarantine is over.
+ */
+GKV_API int gkv_qp_reset(struct gkv_qp *qp);
+
+GKV_API uint32_t gkv_qp_depth(const struct gkv_qp *qp);
+GKV_API uint32_t gkv_qp_id(const struct gkv_qp *qp);
+
+/* Commands that may be submitted now. */
+GKV_API uint32_t gkv_qp_room(const struct gkv_qp *qp);
+
+/* ---- Commands ----------------------------------------------------------- */
+
+enum gkv_opcode {
+	GKV_FLUSH = 0x00,
+	GKV_STORE = 0x01,
+	GKV_RETRIEVE = 0x02,
+	GKV_LIST = 0x06,
+	GKV_DELETE = 0x10,
+	GKV_EXIST = 0x14,
+};
+
+#define GKV_O_MUST_EXIST	0x1u	/* Store: only replace */
+#define GKV_O_MUST_NOT_EXIST	0x2u	/* Store: only create */
+
+/* A piece of a value in registered memory. */
+struct gkv_seg {
+	void *addr;			/* address in a gkv_mem */
+	uint64_t len;			/* bytes */
+};
+
+struct gkv_cmd {
+	uint8_t opcode;			/* enum gkv_opcode */
+	uint8_t options;		/* GKV_O_* */
+	uint8_t key_len;		/* bytes, 1 to 16; List: 0 starts at the first key */
+	uint8_t rsvd;
+	uint32_t nsid;
+	uint8_t key[16];
+	void *buf;			/* in a gkv_mem; ignored when @nsegs is not 0 */
+	uint32_t len;			/* Store: value bytes; Retrieve, List: buffer bytes */
+	uint32_t nsegs;			/* entries of @segs, which are read during submission only */
+	const struct gkv_seg *segs;
+	uint32_t crc;			/* Store on a GKV_QP_CSUM queue pair: crc32c of the value */
+	uint32_t rsvd2;
+	uint64_t user_data;		/* returned in the completion */
+};
+
+/* Flags of a completion. */
+#define GKV_C_TIMEDOUT	0x1u	/* no answer in time: buffer and slot stay taken until GKV_C_LATE */
+#define GKV_C_LATE	0x2u	/* the answer to a command reported as timed out; buffer free now */
+#define GKV_C_LOST	0x4u	/* the daemon is gone for good; outcome unknown */
+#define GKV_C_CRC	0x8u	/* @crc is the value's stored crc32c */
+
+struct gkv_comp {
+	uint64_t user_data;
+	uint32_t result;		/* Retrieve: full length of the value in bytes */
+	uint32_t crc;
+	uint16_t status;		/* NVMe status without the phase bit; 0 is success */
+	uint16_t flags;			/* GKV_C_* */
+	uint32_t rsvd;
+};
+
+/*
+ * Submit @n commands with one doorbell. Returns how many were taken, which is less
+ * than @n only when the queue pair is full; -EINVAL (and nothing submitted) when a
+ * command is malformed or its buffer lies outside registered memory.
+ * Never blocks; makes at most one system call, and none while the daemon is awake.
+ */
+GKV_API int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n);
+
+/* Reap up to @max completions without waiting. Returns how many. */
+GKV_API int gkv_poll(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max);
+
+/*
+ * Reap at least one completion, waiting up to @timeout_ns (spinning first, then
+ * asleep). Returns how many; 0 when the time is up or nothing is outstanding.
+ */
+GKV_API int gkv_wait(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max,
+		     uint64_t timeout_ns);
+
+/* Commands submitted and not completed, quarantined ones included. */
+GKV_API uint32_t gkv_qp_outstanding(const struct gkv_qp *qp);
+
+/* Submit one command and wait for it; the queue pair must be idle. */
+GKV_API int gkv_exec(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_comp *comp);
+
+/* ---- Status ------------------------------------------------------------- */
+
+/* Status name, e.g. "KV Key Does Not Exist"; never NULL. */
+GKV_API const char *gkv_status_name(uint16_t status);
+
+/* The negative errno closest to a status; 0 for success, -ENOENT for a missing key. */
+GKV_API int gkv_status_errno(uint16_t status);
+
+/* 1 when trying again may help (DNR is clear). */
+GKV_API int gkv_status_retry(uint16_t status);
+
+/* ---- Lists -------------------------------------------------------------- */
+
+/*
+ * Walk a List result of @len bytes: *@pos is 0 at the start and moves on.
+ * Returns 1 and the next key, 0 at the end, -EBADMSG when the buffer is malformed.
+ */
+GKV_API int gkv_list_next(const void *buf, size_t len, size_t *pos,
+			  uint8_t key[16], uint8_t *key_len);
+
+/* crc32c (Castagnoli) of @len bytes, continuing from @crc; start with 0. */
+GKV_API uint32_t gkv_crc32c(uint32_t crc, const void *data, size_t len);
+
+/* ---- Control ------------------------------------------------------------ */
+
+/*
+ * Admin command: @sqe and @cqe in the layouts of gkv/nvme_kv.h, data both ways in
+ * @data (at most 4096 bytes; *@data_len in: bytes to send, out: bytes received).
+ * Returns 0 when the controller answered, whatever the status in @cqe.
+ */
+GKV_API int gkv_admin(struct gkv *g, const void *sqe, void *cqe, void *data, uint32_t *data_len);
+
+/*
+ * Read a report (GKV_QUERY_* of gkv/control.h) as JSON. *@json is NUL-terminated
+ * and freed by the caller with free().
+ */
+GKV_API int gkv_query(struct gkv *g, uint32_t what, char **json);
+
+/* Change a live setting of the daemon. Errors: -ENOENT, -ERANGE, -EPERM. */
+GKV_API int gkv_set(struct gkv *g, const char *name, const char *value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GKV_H */

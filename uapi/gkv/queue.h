@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * Memory shared by a client and kvbridged: doorbells, rings and the in-flight
+ * record of a queue pair, and the daemon's reactor state page.
+ *
+ * All of it but the reactor state page belongs to the client, so that it
+ * outlives the daemon; the daemon treats every byte of it as untrusted input.
+ */
+#ifndef _UAPI_GKV_QUEUE_H
+#define _UAPI_GKV_QUEUE_H
+
+#include "nvme_kv.h"
+
+/* Memory mode: which parts of a queue pair live in VRAM. */
+#define GKV_MODE_SQ		0x1
+#define GKV_MODE_CQ		0x2
+#define GKV_MODE_DB		0x4
+#define GKV_MODE_DATA		0x8
+#define GKV_MODE_MASK		0xf
+
+#define GKV_DEPTH_MIN		2u
+#define GKV_DEPTH_MAX		65536u	/* protocol maximum; the daemon's limit is lower */
+
+/* Bytes from the doorbell base (Base 3.1.4; dstrd comes from the daemon's hello). */
+#define GKV_SQ_TAIL_DB(qid, dstrd)	((2u * (qid)) * (4u << (dstrd)))
+#define GKV_CQ_HEAD_DB(qid, dstrd)	((2u * (qid) + 1u) * (4u << (dstrd)))
+#define GKV_DB_LEN(max_qid, dstrd)	((2u * ((max_qid) + 1u)) * (4u << (dstrd)))
+
+/*
+ * In-flight record. Always in host memory, one beside each queue pair. The
+ * daemon writes it so that its successor can tell, for each submitted command,
+ * whether its completion was posted.
+ *
+ * Sequence numbers count entries since the queue pair was created or reset:
+ * entry n of the SQ ring is slot n % depth; completion n is CQ slot n % depth
+ * and carries phase !((n / depth) & 1).
+ */
+#define GKV_REC_MAGIC		0x52564b47u	/* "GKVR" */
+#define GKV_REC_VERSION		1
+
+/* States of a record entry. */
+#define GKV_REC_FREE		0	/* unused, or its completion is posted */
+#define GKV_REC_FETCHED		1	/* nothing handed to a store yet: run again */
+#define GKV_REC_HANDED		2	/* a mutation may have happened: resolve */
+#define GKV_REC_DONE		3	/* result below is final */
+#define GKV_REC_POSTING		4	/* result is being posted as completion @cq_seq */
+
+/**
+ * struct gkv_rec_entry - one command in flight
+ * @sqe: the command as fetched
+ * @seq: its SQ sequence number
+ * @cq_seq: completion number, valid in GKV_REC_POSTING
+ * @state: GKV_REC_*; written last
+ * @dw0: result
+ * @dw1: result
+ * @status: status without the phase bit
+ * @rsvd: zero
+ */
+struct gkv_rec_entry {
+	struct gkv_sqe sqe;
+	__le64	seq;
+	__le64	cq_seq;
+	__le32	state;
+	__le32	dw0;
+	__le32	dw1;
+	__le16	status;
+	__le16	rsvd;
+};
+GKV_ASSERT_SIZE(gkv_rec_entry, 96);
+GKV_ASSERT_OFFSET(gkv_rec_entry, seq, 64);
+GKV_ASSERT_OFFSET(gkv_rec_entry, state, 80);
+GKV_ASSERT_OFFSET(gkv_rec_entry, status, 92);
+
+/**
+ * struct gkv_rec_hdr - head of the in-flight record
+ * @magic: GKV_REC_MAGIC, written last when the daemon initialises the record
+ * @version: GKV_REC_VERSION
+ * @qid: queue identifier
+ * @depth: entries of SQ, CQ and record
+ * @entry_size: sizeof(struct gkv_rec_entry)
+ * @uid: random number that, with a sequence number, names an operation for ever
+ * @sq_seq: every SQ entry before this one has been completed or has a record entry
+ * @cq_seq: every completion before this one has been posted
+ *
+ * Between two updates of the header the daemon may complete commands in SQ order
+ * without record entries ("express"): if p completions past @cq_seq carry the
+ * right phase and no entry is in GKV_REC_POSTING, then the p commands from
+ * @sq_seq on are the ones completed.
+ *
+ * @waiting: set to 1 by a client about to sleep on this word as a futex; the
+ *	daemon clears it and wakes the futex after it has posted
+ */
+struct gkv_rec_hdr {
+	__le32	magic;
+	__le16	version;
+	__le16	qid;
+	__le32	depth;
+	__le32	entry_size;
+	__le64	uid;
+	__u8	rsvd24[40];
+	__le64	sq_seq;
+	__le64	cq_seq;
+	__u8	rsvd80[48];
+	__le32	waiting;
+	__u8	rsvd132[60];
+};
+GKV_ASSERT_SIZE(gkv_rec_hdr, 192);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, uid, 16);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, sq_seq, 64);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, cq_seq, 72);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, waiting, 128);
+
+#define GKV_REC_LEN(depth) \
+	(sizeof(struct gkv_rec_hdr) + (size_t)(depth) * sizeof(struct gkv_rec_entry))
+
+/**
+ * struct gkv_reactor_state - one reactor's line in the reactor state page
+ * @sleeping: non-zero while the reactor may be blocked; a host client that sees it
+ *	after it has rung a doorbell (store, full barrier, load) writes the eventfd
+ *	that came with the queue pair
+ *
+ * The daemon owns the page; clients map it read-only.
+ */
+struct gkv_reactor_state {
+	__le32	sleeping;
+	__u8	rsvd[60];
+};
+GKV_ASSERT_SIZE(gkv_reactor_state, 64);
+
+#endif /* _UAPI_GKV_QUEUE_H */
