@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: MIT
+#
+# gkv user space. One non-recursive makefile; every source is picked up by wildcard, so a new file
+# needs no line here. `make help` lists the targets. The kernel module is built by Kbuild (dkms.conf).
+
+VERSION	:= 0.1.0
+SOVER	:= 0
+
+PREFIX		?= /usr/local
+BINDIR		?= $(PREFIX)/bin
+SBINDIR		?= $(PREFIX)/sbin
+LIBDIR		?= $(PREFIX)/lib
+INCLUDEDIR	?= $(PREFIX)/include
+MANDIR		?= $(PREFIX)/share/man
+UNITDIR		?= $(PREFIX)/lib/systemd/system
+EXAMPLEDIR	?= $(PREFIX)/share/doc/gkv
+
+# SAN selects a sanitizer variant with its own output directory; "fuzz" is for check-fuzz (clang).
+SAN	?=
+BUILD	?= build$(if $(SAN),/san-$(SAN))
+
+ifeq ($(origin CC),default)
+CC	:= $(if $(filter fuzz,$(SAN)),clang,gcc)
+endif
+ifeq ($(origin AR),default)
+AR	:= ar
+endif
+PKG_CONFIG ?= pkg-config
+CLANG	?= clang
+
+.DEFAULT_GOAL := all
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# ---- Dependencies --------------------------------------------------------------------------------
+
+DEPS_lib	:= liburing
+DEPS_daemon	:= liburing inih json-c libnvme libisal
+DEPS_tools	:= liburing json-c libkmod
+DEPS_test	:= cmocka
+
+# pkg-config module -> Debian package, for the error message.
+PKG_liburing	:= liburing-dev
+PKG_inih	:= libinih-dev
+PKG_json-c	:= libjson-c-dev
+PKG_libnvme	:= libnvme-dev
+PKG_libkmod	:= libkmod-dev
+PKG_libisal	:= libisal-dev
+PKG_cmocka	:= libcmocka-dev
+
+# Goals that build nothing in this make process: they install dependencies first, or need none.
+FRONT_GOALS	:= help clean deps demo bench check check-long check-unit check-integration check-san \
+		   check-fuzz
+BUILD_GOALS	:= $(filter-out $(FRONT_GOALS),$(or $(MAKECMDGOALS),all))
+TEST_GOALS	:= $(filter tests fuzzers run-% $(BUILD)/tests/%,$(BUILD_GOALS))
+
+ifneq ($(BUILD_GOALS),)
+ifeq ($(shell command -v $(PKG_CONFIG) 2>/dev/null),)
+$(error $(PKG_CONFIG) is missing: install the Debian package pkg-config)
+endif
+need	:= $(sort $(DEPS_lib) $(DEPS_daemon) $(DEPS_tools) $(if $(TEST_GOALS),$(DEPS_test)))
+missing	:= $(foreach m,$(need),$(if $(shell $(PKG_CONFIG) --exists $(m) && echo y),,$(m)))
+ifneq ($(strip $(missing)),)
+$(foreach m,$(missing),$(info error: library $(m) is missing: install the Debian package $(PKG_$(m))))
+$(error missing libraries; run: apt-get install $(foreach m,$(missing),$(PKG_$(m))))
+endif
+PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(need))
+LIBS_lib	:= $(shell $(PKG_CONFIG) --libs $(DEPS_lib))
+LIBS_daemon	:= $(shell $(PKG_CONFIG) --libs $(DEPS_daemon))
+LIBS_tools	:= $(shell $(PKG_CONFIG) --libs $(DEPS_tools))
+LIBS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --libs $(DEPS_test)))
+endif
+
+# ---- Flags ---------------------------------------------------------------------------------------
+
+SANFLAGS_address	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANFLAGS_thread		:= -fsanitize=thread
+SANFLAGS_fuzz		:= -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+SANFLAGS		:= $(if $(SAN),$(or $(SANFLAGS_$(SAN)),$(error SAN=$(SAN): not one of address thread fuzz)))
+
+OPT	?= -O2
+WARN	:= -Wall -Wextra -Werror
+INCLUDES:= -Iuapi -Ilib/include -Idaemon/kvbridged
+# CFLAGS and LDFLAGS stay the user's; what the sources need is in the GKV_ variables.
+GKV_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -DGKV_BUILD_VERSION='"$(VERSION)"' $(OPT) -g $(WARN) \
+	       -fno-omit-frame-pointer -pthread $(INCLUDES) $(PC_CFLAGS) $(SANFLAGS)
+GKV_LDFLAGS := -pthread -Wl,--as-needed $(SANFLAGS)
+
+compile	= $(CC) $(GKV_CFLAGS) $(CFLAGS_this) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+link	= $(CC) $(GKV_LDFLAGS) $(LDFLAGS) -o $@
+Q	:= $(if $(V),,@)
+say	= $(if $(V),,@printf '  %-7s %s\n' $(1) $(patsubst $(BUILD)/%,%,$@))
+
+# ---- Sources -------------------------------------------------------------------------------------
+
+objs	= $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+DAEMON_SRC := $(sort $(foreach d,core control admin config stores stores/* filters, \
+		$(wildcard daemon/kvbridged/$(d)/*.c)))
+DAEMON_MAIN := $(wildcard daemon/kvbridged/main.c)
+LIB_SRC	:= $(sort $(wildcard lib/src/*.c))
+CTL_SRC	:= $(sort $(wildcard tools/gkvctl/*.c))
+BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c))
+
+# A part whose sources are absent is not built; that keeps a partial tree usable.
+LIBS_BUILT := $(if $(LIB_SRC),$(BUILD)/libgkv.so.$(SOVER) $(BUILD)/libgkv.so $(BUILD)/libgkv.a)
+BINS_BUILT := $(if $(CTL_SRC),$(BUILD)/gkvctl) $(if $(BENCH_SRC),$(BUILD)/gkv-bench)
+SBINS_BUILT := $(if $(DAEMON_MAIN),$(BUILD)/kvbridged)
+PC_BUILT  := $(if $(wildcard lib/libgkv.pc.in),$(BUILD)/libgkv.pc)
+LIBGKV_A  := $(if $(LIB_SRC),$(BUILD)/libgkv.a)
+LIBKVB_A  := $(if $(DAEMON_SRC),$(BUILD)/libkvbridged.a)
+
+all: $(LIBS_BUILT) $(LIBKVB_A) $(SBINS_BUILT) $(BINS_BUILT) $(PC_BUILT)
+
+# ---- Rules ---------------------------------------------------------------------------------------
+
+# Objects are rebuilt when the compiler or a flag changes.
+FLAGS_NOW := $(CC) $(GKV_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(GKV_LDFLAGS) $(LDFLAGS)
+ifneq ($(BUILD_GOALS),)
+ifneq ($(FLAGS_NOW),$(file <$(BUILD)/flags))
+$(shell mkdir -p $(BUILD))
+$(file >$(BUILD)/flags,$(FLAGS_NOW))
+endif
+endif
+$(BUILD)/flags: ;
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(compile)
+
+# The objects serve libgkv.so and libgkv.a alike.
+$(BUILD)/obj/lib/src/%.o: CFLAGS_this := -fPIC -fvisibility=hidden
+
+define archive
+	$(call say,AR)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+endef
+
+$(BUILD)/libkvbridged.a: $(call objs,$(DAEMON_SRC))
+	$(archive)
+
+$(BUILD)/libgkv.a: $(call objs,$(LIB_SRC))
+	$(archive)
+
+LIB_MAP := $(wildcard lib/libgkv.map)
+$(BUILD)/libgkv.so.$(SOVER): $(call objs,$(LIB_SRC)) $(LIB_MAP)
+	$(call say,LD)
+	$(Q)$(link) -shared -Wl,-soname,libgkv.so.$(SOVER) $(if $(SAN),,-Wl,-z,defs) \
+		$(if $(LIB_MAP),-Wl,--version-script=$(LIB_MAP)) $(filter %.o,$^) $(LIBS_lib)
+
+$(BUILD)/libgkv.so: $(BUILD)/libgkv.so.$(SOVER)
+	$(Q)ln -sf $(<F) $@
+
+$(BUILD)/libgkv.pc: lib/libgkv.pc.in $(BUILD)/flags Makefile
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g; s|@LIBDIR@|$(LIBDIR)|g; s|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
+		-e 's|@prefix@|$(PREFIX)|g; s|@libdir@|$(LIBDIR)|g; s|@includedir@|$(INCLUDEDIR)|g' \
+		-e 's|@VERSION@|$(VERSION)|g; s|@version@|$(VERSION)|g' $< >$@
+
+$(BUILD)/kvbridged: $(call objs,$(DAEMON_MAIN)) $(LIBKVB_A)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_daemon) -lm
+
+$(BUILD)/gkvctl: $(call objs,$(CTL_SRC)) $(LIBGKV_A)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_tools) -lm
+
+$(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_tools) -lm
+
+# ---- Tests ---------------------------------------------------------------------------------------
+
+# tests/lib/*.c help every test; the files of tests/unit and tests/fuzz that are not programs
+# themselves help the programs beside them.
+TESTLIB_SRC	:= $(wildcard tests/lib/*.c)
+UNIT_SRC	:= $(wildcard tests/unit/test_*.c)
+UNITLIB_SRC	:= $(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
+PROG_SRC	:= $(wildcard tests/integration/*.c tests/crash/*.c)
+FUZZ_SRC	:= $(wildcard tests/fuzz/fuzz_*.c)
+FUZZLIB_SRC	:= $(filter-out $(FUZZ_SRC),$(wildcard tests/fuzz/*.c))
+
+UNIT_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+OTHER_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(PROG_SRC))
+FUZZERS		:= $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
+TEST_SCRIPTS	:= $(wildcard tests/integration/test_*.py tests/integration/test_*.sh \
+			tests/crash/test_*.py tests/crash/test_*.sh)
+CHECK_SCRIPTS	:= $(wildcard scripts/check-*.sh)
+INTEGRATION	:= $(filter $(BUILD)/tests/integration/test_% $(BUILD)/tests/crash/test_%, \
+			$(OTHER_PROGS)) $(TEST_SCRIPTS)
+
+LIBTEST_A	:= $(if $(TESTLIB_SRC),$(BUILD)/tests/libtest.a)
+LIBUNIT_A	:= $(if $(UNITLIB_SRC),$(BUILD)/tests/libunit.a)
+
+$(BUILD)/obj/tests/%.o: CFLAGS_this := -Itests/lib
+
+$(BUILD)/tests/libtest.a: $(call objs,$(TESTLIB_SRC))
+	@mkdir -p $(@D)
+	$(archive)
+
+$(BUILD)/tests/libunit.a: $(call objs,$(UNITLIB_SRC))
+	@mkdir -p $(@D)
+	$(archive)
+
+# Plain archive semantics: a test may define a function of the daemon itself and so replace it.
+TEST_ARCHIVES = -Wl,--start-group $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A) -Wl,--end-group
+
+$(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) \
+		$(LIBGKV_A)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(link) $< $(TEST_ARCHIVES) $(LIBS_daemon) $(LIBS_lib) $(LIBS_test) -lm -ldl
+
+$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(link) -fsanitize=fuzzer $(filter %.o,$^) -Wl,--start-group $(LIBKVB_A) $(LIBGKV_A) \
+		-Wl,--end-group $(LIBS_daemon) $(LIBS_lib) -lm
+
+tests: all $(UNIT_PROGS) $(OTHER_PROGS)
+
+ifeq ($(SAN),fuzz)
+fuzzers: $(FUZZERS)
+else
+fuzzers:
+	+$(Q)$(MAKE) --no-print-directory SAN=fuzz CC=$(CLANG) BUILD=$(BUILD)/san-fuzz fuzzers
+endif
+
+# run-* build and run one suite and append to $(RESULTS); check-* are what people call.
+RESULTS	?= $(BUILD)/results.jsonl
+RUN	= python3 scripts/run-tests.py
+JOBS	= $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+SUITES	:= unit integration san fuzz
+
+run-unit: tests
+	@$(RUN) run --results $(RESULTS) --suite unit$(addprefix -,$(SAN)) --build $(BUILD) \
+		--san "$(SAN)" --timeout 120 $(UNIT_PROGS) $(if $(SAN),,$(CHECK_SCRIPTS))
+
+run-integration: tests
+	@$(RUN) run --results $(RESULTS) --suite integration$(addprefix -,$(SAN)) --build $(BUILD) \
+		--san "$(SAN)" --timeout 300 $(INTEGRATION)
+
+run-san:
+	+@for s in address thread; do for t in unit integration; do \
+		$(MAKE) --no-print-directory SAN=$$s BUILD=$(BUILD)/san-$$s RESULTS=$(RESULTS) run-$$t || \
+		$(RUN) fail --results $(RESULTS) --suite $$t-$$s "suite did not build or run"; \
+	done; done
+
+run-fuzz: fuzzers
+	@$(RUN) fuzz --results $(RESULTS) --build $(BUILD)/san-fuzz --jobs 2 \
+		$(patsubst %.c,$(BUILD)/san-fuzz/%,$(FUZZ_SRC))
+
+# A suite that cannot be built counts as one failure and the later suites still run.
+define check
+	@scripts/deps.sh build test
+	@mkdir -p $(BUILD) && rm -f $(RESULTS)
+	+@for s in $(1); do \
+		$(MAKE) --no-print-directory $(JOBS) run-$$s || \
+		$(RUN) fail --results $(RESULTS) --suite $$s "suite did not build or run"; \
+	done
+	@$(RUN) summary --results $(RESULTS)
+endef
+
+check:
+	$(call check,$(SUITES))
+
+$(addprefix check-,$(SUITES)): check-%:
+	$(call check,$*)
+
+check-long: export GKV_LONG := 1
+check-long:
+	$(call check,$(SUITES))
+
+# ---- Other targets -------------------------------------------------------------------------------
+
+deps:
+	@scripts/deps.sh build test bench
+
+demo:
+	@scripts/deps.sh build
+	+@$(MAKE) --no-print-directory $(JOBS) all
+	@GKV_BUILD=$(BUILD) scripts/demo.sh
+
+bench:
+	@scripts/deps.sh build bench
+	+@$(MAKE) --no-print-directory $(JOBS) all
+	@GKV_BUILD=$(BUILD) scripts/bench.sh
+
+INSTALL	?= install
+MANPAGES := $(wildcard docs/man/*.[1-8])
+D	:= $(DESTDIR)
+
+install: all
+	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/gkv
+	$(if $(strip $(BINS_BUILT)),$(INSTALL) -m 755 $(BINS_BUILT) $(D)$(BINDIR))
+	$(if $(SBINS_BUILT),$(INSTALL) -m 755 $(SBINS_BUILT) $(D)$(SBINDIR))
+ifneq ($(LIB_SRC),)
+	$(INSTALL) -m 644 $(BUILD)/libgkv.a $(D)$(LIBDIR)/libgkv.a
+	$(INSTALL) -m 755 $(BUILD)/libgkv.so.$(SOVER) $(D)$(LIBDIR)/libgkv.so.$(VERSION)
+	ln -sf libgkv.so.$(VERSION) $(D)$(LIBDIR)/libgkv.so.$(SOVER)
+	ln -sf libgkv.so.$(SOVER) $(D)$(LIBDIR)/libgkv.so
+endif
+	$(if $(PC_BUILT),$(INSTALL) -m 644 $(PC_BUILT) $(D)$(LIBDIR)/pkgconfig/libgkv.pc)
+	$(INSTALL) -m 644 $(wildcard lib/include/*.h) $(D)$(INCLUDEDIR)
+	$(INSTALL) -m 644 $(wildcard uapi/gkv/*.h) $(D)$(INCLUDEDIR)/gkv
+	$(foreach m,$(MANPAGES),$(INSTALL) -D -m 644 $(m) \
+		$(D)$(MANDIR)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)) &&) true
+ifneq ($(wildcard packaging/kvbridged.service),)
+	$(INSTALL) -d $(D)$(UNITDIR)
+	sed 's|@SBINDIR@|$(SBINDIR)|g' packaging/kvbridged.service >$(D)$(UNITDIR)/kvbridged.service
+endif
+ifneq ($(wildcard packaging/kvbridged.conf),)
+	$(INSTALL) -D -m 644 packaging/kvbridged.conf $(D)$(EXAMPLEDIR)/kvbridged.conf
+endif
+
+clean:
+	rm -rf $(BUILD)
+
+define HELP
+gkv $(VERSION)
+
+  make                    build everything into $(BUILD)/, install nothing
+  make install            install under DESTDIR and PREFIX (now $(PREFIX))
+  make demo               replay a real KV-cache trace through the local store, verify every byte
+  make check              all tests: the four suites below, one total at the end
+    make check-unit         unit tests, headers in C90, C11 and C++17, licences
+    make check-integration  daemon, clients, crashes, power loss
+    make check-san          both again under ASan+UBSan and under TSan
+    make check-fuzz         every fuzzer for GKV_FUZZ_SECONDS (60)
+  make check-long         the same with long fuzzing (an hour each) and stress
+  make bench              the performance tables, with fio and Valkey beside them
+  make deps               install the Debian packages for all of this (as another user: print how)
+  make clean              remove $(BUILD)/
+
+  demo, check* and bench install missing Debian packages when run as root, and say so.
+  Variables: BUILD=dir  CC=clang  CFLAGS=  SAN=address|thread  PREFIX=  DESTDIR=  V=1 (show commands)
+endef
+
+help:
+	$(info $(HELP))
+	@:
+
+.PHONY: all install tests fuzzers demo bench deps clean help check check-long \
+	$(addprefix check-,$(SUITES)) $(addprefix run-,$(SUITES))
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
