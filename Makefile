@@ -65,7 +65,8 @@ ifneq ($(strip $(missing)),)
 $(foreach m,$(missing),$(info error: library $(m) is missing: install the Debian package $(PKG_$(m))))
 $(error missing libraries; run: apt-get install $(foreach m,$(missing),$(PKG_$(m))))
 endif
-PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(need))
+PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(DEPS_lib) $(DEPS_daemon) $(DEPS_tools))
+PC_CFLAGS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --cflags $(DEPS_test)))
 LIBS_lib	:= $(shell $(PKG_CONFIG) --libs $(DEPS_lib))
 LIBS_daemon	:= $(shell $(PKG_CONFIG) --libs $(DEPS_daemon))
 LIBS_tools	:= $(shell $(PKG_CONFIG) --libs $(DEPS_tools))
@@ -144,11 +145,13 @@ $(BUILD)/libkvbridged.a: $(call objs,$(DAEMON_SRC))
 $(BUILD)/libgkv.a: $(call objs,$(LIB_SRC))
 	$(archive)
 
-LIB_MAP := $(wildcard lib/libgkv.map)
+comma	:= ,
+LIB_MAP	:= $(wildcard lib/libgkv.map)
+LIB_MAP_FLAG := $(addprefix -Wl$(comma)--version-script=,$(LIB_MAP))
 $(BUILD)/libgkv.so.$(SOVER): $(call objs,$(LIB_SRC)) $(LIB_MAP)
 	$(call say,LD)
 	$(Q)$(link) -shared -Wl,-soname,libgkv.so.$(SOVER) $(if $(SAN),,-Wl,-z,defs) \
-		$(if $(LIB_MAP),-Wl,--version-script=$(LIB_MAP)) $(filter %.o,$^) $(LIBS_lib)
+		$(LIB_MAP_FLAG) $(filter %.o,$^) $(LIBS_lib)
 
 $(BUILD)/libgkv.so: $(BUILD)/libgkv.so.$(SOVER)
 	$(Q)ln -sf $(<F) $@
@@ -193,7 +196,7 @@ INTEGRATION	:= $(filter $(BUILD)/tests/integration/test_% $(BUILD)/tests/crash/t
 LIBTEST_A	:= $(if $(TESTLIB_SRC),$(BUILD)/tests/libtest.a)
 LIBUNIT_A	:= $(if $(UNITLIB_SRC),$(BUILD)/tests/libunit.a)
 
-$(BUILD)/obj/tests/%.o: CFLAGS_this := -Itests/lib
+$(BUILD)/obj/tests/%.o: CFLAGS_this := -Itests/lib $(PC_CFLAGS_test)
 
 $(BUILD)/tests/libtest.a: $(call objs,$(TESTLIB_SRC))
 	@mkdir -p $(@D)
