@@ -182,7 +182,7 @@ enum gkv_opcode {
 	GKV_RETRIEVE = 0x02,
 	GKV_LIST = 0x06,
 	GKV_DELETE = 0x10,
-	GKV_EXIST = 0x14,
+	GKV_EXIST = 0x14
 };
 
 #define GKV_O_MUST_EXIST	0x1u	/* Store: only replace */
