@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Commands of one client tend to stay in one region. Only a guess, checked at each use. */
 static _Thread_local uint32_t last_hit;
@@ -40,35 +39,36 @@ static bool spans_valid(const struct kvb_span *s, uint32_t n)
 	return true;
 }
 
-int kvb_regions_init(struct kvb_regions *t, const struct kvb_span *spans, uint32_t n)
+struct kvb_regions *kvb_regions_build(const struct kvb_span *spans, uint32_t n)
 {
+	struct kvb_regions *t;
 	uint32_t *by_addr;
 
-	*t = (struct kvb_regions){ 0 };
-	if (!n)
-		return 0;
-	t->spans = malloc(n * (sizeof(*spans) + sizeof(*by_addr)));
-	if (!t->spans)
-		return -ENOMEM;
-	memcpy(t->spans, spans, n * sizeof(*spans));
-	qsort(t->spans, n, sizeof(*spans), cmp_iova);
-	if (!spans_valid(t->spans, n)) {
-		kvb_regions_destroy(t);
-		return -EINVAL;
-	}
-	by_addr = (uint32_t *)(t->spans + n);
-	for (uint32_t i = 0; i < n; i++)
-		by_addr[i] = i;
-	qsort_r(by_addr, n, sizeof(*by_addr), cmp_addr, t->spans);
-	t->by_addr = by_addr;
+	t = malloc(sizeof(*t) + n * (sizeof(t->spans[0]) + sizeof(*by_addr)));
+	if (!t)
+		return NULL;
+	atomic_init(&t->refs, 1);
 	t->n = n;
-	return 0;
+	t->priv = NULL;
+	by_addr = (uint32_t *)(t->spans + n);
+	t->by_addr = by_addr;
+	for (uint32_t i = 0; i < n; i++) {
+		t->spans[i] = spans[i];
+		by_addr[i] = i;
+	}
+	qsort(t->spans, n, sizeof(t->spans[0]), cmp_iova);
+	if (!spans_valid(t->spans, n)) {
+		free(t);
+		errno = EINVAL;
+		return NULL;
+	}
+	qsort_r(by_addr, n, sizeof(*by_addr), cmp_addr, t->spans);
+	return t;
 }
 
-void kvb_regions_destroy(struct kvb_regions *t)
+void kvb_regions_free(struct kvb_regions *t)
 {
-	free(t->spans);
-	*t = (struct kvb_regions){ 0 };
+	free(t);
 }
 
 const struct kvb_span *kvb_regions_span(const struct kvb_regions *t, uint64_t iova)

@@ -28,19 +28,21 @@ struct kvb_span {
 	struct kvb_region *owner;
 };
 
-/* All zero is the empty table. */
 struct kvb_regions {
+	_Atomic uint32_t refs;	/* starts at 1; counted by those who own tables */
 	uint32_t n;
 	const uint32_t *by_addr;	/* indices of spans, ascending by addr */
-	struct kvb_span *spans;		/* ascending by iova, disjoint */
+	void *priv;		/* the owner's, NULL at first */
+	struct kvb_span spans[];	/* ascending by iova, disjoint */
 };
 
 /*
- * Make @t a table of copies of the @n spans at @spans, in any order. Returns 0, -ENOMEM,
- * or -EINVAL when spans are empty, wrap, overlap or are misaligned. Any thread.
+ * A table of the @n spans at @spans, in any order, or NULL with errno ENOMEM, or EINVAL
+ * when spans are empty, wrap, overlap or are misaligned. Any thread. Freed with
+ * kvb_regions_free().
  */
-int kvb_regions_init(struct kvb_regions *t, const struct kvb_span *spans, uint32_t n);
-void kvb_regions_destroy(struct kvb_regions *t);
+struct kvb_regions *kvb_regions_build(const struct kvb_span *spans, uint32_t n);
+void kvb_regions_free(struct kvb_regions *t);
 
 /* The span that holds the byte at @iova, or NULL. Remembers the last answer per thread. */
 const struct kvb_span *kvb_regions_span(const struct kvb_regions *t, uint64_t iova);
