@@ -36,7 +36,7 @@ CLANG	?= clang
 # ---- Dependencies --------------------------------------------------------------------------------
 
 DEPS_lib	:= liburing
-DEPS_daemon	:= liburing inih json-c libnvme libisal
+DEPS_daemon	:= liburing inih json-c libnvme libisal uuid
 DEPS_tools	:= liburing json-c libkmod
 DEPS_test	:= cmocka
 
@@ -47,6 +47,7 @@ PKG_json-c	:= libjson-c-dev
 PKG_libnvme	:= libnvme-dev
 PKG_libkmod	:= libkmod-dev
 PKG_libisal	:= libisal-dev
+PKG_uuid	:= uuid-dev
 PKG_cmocka	:= libcmocka-dev
 
 # Goals that build nothing in this make process: they install dependencies first, or need none.
