@@ -64,7 +64,7 @@ totals orphan 1 0 0 "a program may leave a process behind"
 
 count=$((count + 1))
 # Dead, though perhaps not reaped yet.
-if grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat "$work/orphan")/status" 2>/dev/null; then
+if grep -q '^State:[[:space:]]*[RSDT]' "/proc/$(cat "$work/orphan")/status" 2>/dev/null; then
 	echo "not ok $count - a process left behind is ended"
 	failed=1
 else
