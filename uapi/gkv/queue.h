@@ -79,13 +79,15 @@ GKV_ASSERT_OFFSET(gkv_rec_entry, status, 92);
  * @depth: entries of SQ, CQ and record
  * @entry_size: sizeof(struct gkv_rec_entry)
  * @uid: random number that, with a sequence number, names an operation for ever
- * @sq_seq: every SQ entry before this one has been completed or has a record entry
  * @cq_seq: every completion before this one has been posted
  *
- * Between two updates of the header the daemon may complete commands in SQ order
- * without record entries ("express"): if p completions past @cq_seq carry the
- * right phase and no entry is in GKV_REC_POSTING, then the p commands from
- * @sq_seq on are the ones completed.
+ * Recovery rests on one invariant: an SQ entry the daemon has consumed either has a
+ * completion posted or has a record entry that is not GKV_REC_FREE. The number of
+ * completions posted is @cq_seq plus the run of CQ slots from there on that carry the
+ * phase of their pass; @cq_seq may lag, but by less than @depth. An entry in
+ * GKV_REC_POSTING whose completion number is below that is free. The next SQ entry to
+ * consume is then the number of completions plus the number of live entries. Commands
+ * that complete at once therefore need no entry at all.
  *
  * @waiting: set to 1 by a client about to sleep on this word as a futex; the
  *	daemon clears it and wakes the futex after it has posted
@@ -98,16 +100,14 @@ struct gkv_rec_hdr {
 	__le32	entry_size;
 	__le64	uid;
 	__u8	rsvd24[40];
-	__le64	sq_seq;
 	__le64	cq_seq;
-	__u8	rsvd80[48];
+	__u8	rsvd72[56];
 	__le32	waiting;
 	__u8	rsvd132[60];
 };
 GKV_ASSERT_SIZE(gkv_rec_hdr, 192);
 GKV_ASSERT_OFFSET(gkv_rec_hdr, uid, 16);
-GKV_ASSERT_OFFSET(gkv_rec_hdr, sq_seq, 64);
-GKV_ASSERT_OFFSET(gkv_rec_hdr, cq_seq, 72);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, cq_seq, 64);
 GKV_ASSERT_OFFSET(gkv_rec_hdr, waiting, 128);
 
 #define GKV_REC_LEN(depth) \

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "core/err.h"
 
 struct kvb_conf;
 

@@ -12,15 +12,19 @@
 
 #include <gkv/nvme_kv.h>
 
+#include "core/dptr.h"
+#include "core/reactor.h"
+
 struct kvb_ns;
 struct kvb_op;
 struct kvb_qp;
-struct kvb_reactor;
 struct kvb_store;
+struct kvb_list;
 struct kvb_regions;
 
 #define KVB_MAX_FRAMES 8
 #define KVB_INLINE_SEGS 4
+#define KVB_NO_REC UINT32_MAX
 
 /* Name of an operation for ever: the queue pair's random number and a count. */
 struct kvb_opid {
@@ -34,6 +38,19 @@ enum kvb_outcome { KVB_UNKNOWN, KVB_APPLIED, KVB_NOT_APPLIED };
 #define KVB_TIMED_OUT GKV_SC_TRANSIENT
 
 typedef void (*kvb_op_fn)(struct kvb_store *st, struct kvb_op *op);
+
+/* State of a sliced copy or checksum: core/copy.c. */
+struct kvb_copy {
+	struct kvb_work work;
+	struct kvb_store *st;
+	kvb_op_fn done;
+	const char *src;	/* NULL: checksum only */
+	uint32_t *crc;
+	uint32_t seg;		/* position in the segments */
+	uint64_t seg_off;
+	uint64_t left;		/* bytes */
+	struct kvb_dptr walk;	/* staging: the data pointer */
+};
 
 struct kvb_op {
 	/* Input, constant from the first layer on. */
@@ -74,28 +91,30 @@ struct kvb_op {
 
 	/* Everything below is the core's. */
 	uint8_t nframes;
+	uint8_t stage;		/* enum kvb_op_stage */
+	bool sync;		/* still inside its first submission */
+	bool completed;		/* ... and already over */
 	bool late;		/* the deadline has passed */
-	bool sync;		/* still inside submission */
-	bool completed;
-	uint8_t state;
-	uint8_t rec_state;
+	bool listed;		/* on its reactor's deadline list */
+	bool resolving;		/* asking a store what became of it */
 	uint16_t cid;
 	uint32_t rec;		/* record entry, or KVB_NO_REC */
+	struct kvb_qp *qp;
+	struct kvb_reactor *owner;	/* of the queue pair */
+	const struct kvb_regions *regions;	/* as they were when it was fetched */
+	struct kvb_op *next;
+	struct kvb_op *dl_prev, *dl_next;
 	struct {
 		struct kvb_store *st;
 		kvb_op_fn done;
 	} frames[KVB_MAX_FRAMES];
-	struct kvb_qp *qp;
-	struct kvb_reactor *home;
-	struct kvb_regions *regions;
-	struct kvb_op *next;
-	struct kvb_op *dl_prev, *dl_next;
-	void *work;		/* staged copy under way */
-	void *list;		/* List under way */
-	uint64_t seq;
-	uint64_t done_bytes;
-	uint32_t segs_cap;
-	uint32_t pad;
+	uint32_t client_crc;	/* Store on a checksummed queue pair */
+	bool has_client_crc;
+	struct kvb_msg msg;
+	struct kvb_buf_waiter wait;
+	struct kvb_copy copy;	/* sliced copy under way */
+	struct kvb_list *list;	/* List under way */
+	struct kvb_segs map;		/* owns segs */
 	struct iovec inline_segs[KVB_INLINE_SEGS];
 	struct gkv_sqe sqe;
 	/* The layers' private bytes follow. */

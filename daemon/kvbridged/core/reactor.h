@@ -27,6 +27,7 @@ uint64_t kvb_now(const struct kvb_reactor *r);
 /* One request on the ring; embed it in longer-lived memory. */
 struct kvb_io {
 	void (*done)(struct kvb_io *io, int res);	/* res: bytes or -errno */
+	bool more;	/* multishot requests: further completions follow this one */
 };
 
 /*

@@ -26,9 +26,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "conf.h"
-#include "op.h"
-#include "reactor.h"
+#include "core/conf.h"
+#include "core/op.h"
+#include "core/reactor.h"
 
 #define KVB_MAX_REACTORS 64
 #define KVB_MAX_LAYERS 8
@@ -120,6 +120,7 @@ const struct kvb_store_ops *kvb_store_find(const char *name);
 /* One namespace: identity, policy and the stack. Constant while served, but for @ednek. */
 struct kvb_ns {
 	uint32_t nsid;
+	unsigned int index;	/* in the daemon's table */
 	char name[64];
 	uint8_t uuid[16];	/* stable over restarts */
 	struct kvb_store *top;
@@ -127,7 +128,7 @@ struct kvb_ns {
 	struct kvb_store layers[KVB_MAX_LAYERS];
 	unsigned int nlayers;
 	size_t op_size;		/* private bytes of all layers */
-	uint64_t deadline_ns;
+	_Atomic uint64_t deadline_ns;
 	uint32_t value_max;	/* min of configuration and store, bytes */
 	bool verify;		/* check the checksum on Retrieve */
 	bool sync;		/* durability = sync: acknowledged means durable */

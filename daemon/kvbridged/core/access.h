@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every access to memory shared with a client's rings goes through here: single,
+ * ordered, of a stated width.
+ *
+ * Host RAM for now: plain loads and stores with acquire and release order. The names
+ * say what is done, so that an accessor for BAR memory can take their place.
+ */
+#ifndef KVB_ACCESS_H
+#define KVB_ACCESS_H
+
+#include <stdint.h>
+
+#include <gkv/queue.h>
+
+/* A doorbell: one 32-bit acquire load, so that entries written before it are seen. */
+static inline uint32_t kvb_read_doorbell(const void *db)
+{
+	return __atomic_load_n((const uint32_t *)db, __ATOMIC_ACQUIRE);
+}
+
+static inline void kvb_write_doorbell(void *db, uint32_t val)
+{
+	__atomic_store_n((uint32_t *)db, val, __ATOMIC_RELEASE);
+}
+
+/*
+ * An SQE: eight 64-bit loads, each word read exactly once. The submitter may rewrite
+ * it meanwhile; what is used is what was copied.
+ */
+static inline void kvb_read_sqe(struct gkv_sqe *dst, const void *src)
+{
+	const uint64_t *s = src;
+	uint64_t w[8];
+
+	for (int i = 0; i < 8; i++)
+		w[i] = __atomic_load_n(s + i, __ATOMIC_RELAXED);
+	__builtin_memcpy(dst, w, sizeof(w));
+}
+
+static inline unsigned int kvb_cqe_phase(uint64_t seq, uint32_t depth)
+{
+	return !((seq / depth) & 1);
+}
+
+/*
+ * A CQE: DW0-1, then DW2-3 with release order; DW3 carries the phase. Both are aligned
+ * 64-bit stores, so that no reader sees the phase before the rest.
+ */
+static inline void kvb_write_cqe(void *dst, uint32_t dw0, uint32_t dw1, uint16_t sqhd,
+				 uint16_t sqid, uint16_t cid, uint16_t status, unsigned int phase)
+{
+	uint64_t lo = (uint64_t)dw1 << 32 | dw0;
+	uint64_t hi = (uint64_t)(uint16_t)(status << 1 | phase) << 48 | (uint64_t)cid << 32 |
+		      (uint32_t)sqid << 16 | sqhd;
+	uint64_t *d = dst;
+
+#ifdef KVB_BREAK_CQE_ORDER
+	/* A wrong writer on purpose: proves that the tests catch torn completions. */
+	__atomic_store_n(d + 1, hi, __ATOMIC_RELEASE);
+	for (volatile int i = 0; i < 2000; i++)
+		;
+	__atomic_store_n(d, lo, __ATOMIC_RELEASE);
+#else
+	__atomic_store_n(d, lo, __ATOMIC_RELAXED);
+	__atomic_store_n(d + 1, hi, __ATOMIC_RELEASE);
+#endif
+}
+
+/* The phase bit of a CQ slot, for recovery. */
+static inline unsigned int kvb_read_cqe_phase(const void *cqe)
+{
+	return __atomic_load_n((const uint16_t *)cqe + 7, __ATOMIC_ACQUIRE) & 1;
+}
+
+/* Order a doorbell or flag store before a later load of the peer's word. */
+static inline void kvb_full_barrier(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void kvb_cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/buf.h"
+
+#include <sys/mman.h>
+
+/*
+ * A header page in front of each buffer keeps the buffer itself aligned. Buffers of
+ * 2 MiB and more ask for huge pages: faulting 64 MiB in 4 KiB steps costs more than
+ * copying it.
+ */
+#define BUF_HDR 4096
+#define HUGE_MIN (2u << 20)
+
+struct buf_hdr {
+	size_t map_len;
+	unsigned int class;
+	int disowned;
+};
+
+struct kvb_buf_free {
+	struct kvb_buf_free *next;
+};
+
+static struct buf_hdr *hdr_of(const void *buf)
+{
+	return (struct buf_hdr *)((char *)(uintptr_t)buf - BUF_HDR);
+}
+
+static unsigned int class_of(size_t len)
+{
+	unsigned int c = 0;
+
+	while (((size_t)1 << (c + KVB_BUF_MIN_SHIFT)) < len)
+		c++;
+	return c;
+}
+
+static size_t class_len(unsigned int class)
+{
+	return (size_t)1 << (class + KVB_BUF_MIN_SHIFT);
+}
+
+void kvb_bufs_init(struct kvb_bufs *b, size_t budget)
+{
+	*b = (struct kvb_bufs){ .budget = budget };
+	b->wait_tail = &b->wait_head;
+}
+
+static void unmap(void *buf)
+{
+	struct buf_hdr *h = hdr_of(buf);
+
+	munmap(h, h->map_len);
+}
+
+static void trim(struct kvb_bufs *b)
+{
+	for (unsigned int c = 0; c < KVB_BUF_CLASSES; c++) {
+		while (b->free[c]) {
+			struct kvb_buf_free *f = b->free[c];
+
+			b->free[c] = f->next;
+			unmap(f);
+		}
+	}
+	b->cached = 0;
+}
+
+void kvb_bufs_destroy(struct kvb_bufs *b)
+{
+	trim(b);
+}
+
+static void *map_new(unsigned int class)
+{
+	size_t len = class_len(class) + BUF_HDR;
+	struct buf_hdr *h;
+	char *map;
+
+	/* Large buffers: align so that huge pages fit, header page just before. */
+	if (class_len(class) >= HUGE_MIN) {
+		size_t span = class_len(class) + HUGE_MIN + BUF_HDR;
+		uintptr_t start, buf;
+
+		map = mmap(NULL, span, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (map == MAP_FAILED)
+			return NULL;
+		start = (uintptr_t)map;
+		buf = (start + BUF_HDR + HUGE_MIN - 1) & ~(uintptr_t)(HUGE_MIN - 1);
+		if (buf - BUF_HDR > start)
+			munmap(map, buf - BUF_HDR - start);
+		if (start + span > buf + class_len(class))
+			munmap((char *)buf + class_len(class),
+			       start + span - buf - class_len(class));
+		madvise((void *)buf, class_len(class), MADV_HUGEPAGE);
+		h = (struct buf_hdr *)(buf - BUF_HDR);
+	} else {
+		map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (map == MAP_FAILED)
+			return NULL;
+		h = (struct buf_hdr *)map;
+	}
+	h->map_len = len;
+	h->class = class;
+	return (char *)h + BUF_HDR;
+}
+
+void *kvb_bufs_alloc(struct kvb_bufs *b, size_t len)
+{
+	unsigned int class = class_of(len);
+	size_t size = class_len(class);
+	void *buf;
+
+	if (b->out + size > b->budget)
+		return NULL;
+	if (b->free[class]) {
+		struct kvb_buf_free *f = b->free[class];
+
+		b->free[class] = f->next;
+		b->cached -= size;
+		buf = f;
+	} else {
+		/* What is cached in other classes counts too: give it back first. */
+		if (b->out + b->cached + size > b->budget)
+			trim(b);
+		buf = map_new(class);
+		if (!buf)
+			return NULL;
+	}
+	hdr_of(buf)->disowned = 0;
+	b->out += size;
+	return buf;
+}
+
+static void serve_waiters(struct kvb_bufs *b)
+{
+	while (b->wait_head) {
+		struct kvb_buf_waiter *w = b->wait_head;
+
+		if (b->out + class_len(class_of(w->len)) > b->budget)
+			return;
+		b->wait_head = w->next;
+		if (!b->wait_head)
+			b->wait_tail = &b->wait_head;
+		w->fn(w);
+	}
+}
+
+void kvb_bufs_free(struct kvb_bufs *b, void *buf)
+{
+	struct buf_hdr *h = hdr_of(buf);
+	size_t size = class_len(h->class);
+	struct kvb_buf_free *f = buf;
+
+	if (!h->disowned)
+		b->out -= size;
+	if (b->out + b->cached + size > b->budget) {
+		unmap(buf);
+	} else {
+		f->next = b->free[h->class];
+		b->free[h->class] = f;
+		b->cached += size;
+	}
+	serve_waiters(b);
+}
+
+void kvb_bufs_disown(struct kvb_bufs *b, void *buf)
+{
+	struct buf_hdr *h = hdr_of(buf);
+
+	if (h->disowned)
+		return;
+	h->disowned = 1;
+	b->out -= class_len(h->class);
+	serve_waiters(b);
+}
+
+size_t kvb_buf_size(const void *buf)
+{
+	return class_len(hdr_of(buf)->class);
+}
+
+void kvb_bufs_wait(struct kvb_bufs *b, struct kvb_buf_waiter *w)
+{
+	w->next = NULL;
+	*b->wait_tail = w;
+	b->wait_tail = &w->next;
+	kvb_count(&b->waits, 1);
+}
+
+void kvb_bufs_unwait(struct kvb_bufs *b, struct kvb_buf_waiter *w)
+{
+	for (struct kvb_buf_waiter **p = &b->wait_head; *p; p = &(*p)->next) {
+		if (*p != w)
+			continue;
+		*p = w->next;
+		if (!w->next)
+			b->wait_tail = p;
+		return;
+	}
+}

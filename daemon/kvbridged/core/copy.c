@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moving values between client memory and the daemon's, in slices: a 64 MiB value must
+ * not hold up the 4 KiB one behind it.
+ */
+#include "core/crc.h"
+#include "core/dptr.h"
+#include "core/killpoint.h"
+#include "core/reactor_priv.h"
+
+/* Copied at once up to here; longer values go in slices of this many bytes. */
+#define INLINE_MAX (64u << 10)
+#define SLICE (128u << 10)
+/* List entries of a data pointer walked in one slice. */
+#define WALK_SLICE 1024
+
+static size_t padded(uint32_t len)
+{
+	return ((size_t)len + 4095) & ~(size_t)4095;
+}
+
+/* ---- Into daemon memory: Store ---- */
+
+static void stage_done(struct kvb_op *op)
+{
+	memset((char *)op->data + op->len, 0, padded(op->len) - op->len);
+	if (!kvb_regions_alive(op->regions, op->map.v, op->map.n))
+		kvb_op_answer(op, GKV_SC_DATA_TRANSFER | GKV_DNR);
+	else
+		kvb_op_staged(op);
+}
+
+/* Copy up to @n bytes more. */
+static void stage_some(struct kvb_op *op, uint64_t n)
+{
+	struct kvb_copy *c = &op->copy;
+
+	while (n && c->left) {
+		struct iovec *v = &op->map.v[c->seg];
+		uint64_t len = v->iov_len - c->seg_off;
+
+		if (len > n)
+			len = n;
+		op->crc = kvb_copy_crc32c((char *)op->data + op->len - c->left,
+					  (char *)v->iov_base + c->seg_off, len, op->crc);
+		c->left -= len;
+		n -= len;
+		c->seg_off += len;
+		if (c->seg_off == v->iov_len) {
+			c->seg++;
+			c->seg_off = 0;
+		}
+	}
+}
+
+static bool stage_slice(struct kvb_work *w)
+{
+	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
+
+	if (op->late) {
+		kvb_op_answer(op, KVB_TIMED_OUT);
+		return false;
+	}
+	if (op->copy.walk.left) {
+		uint16_t status = kvb_dptr_next(&op->copy.walk, &op->map, WALK_SLICE);
+
+		if (status) {
+			kvb_op_answer(op, status);
+			return false;
+		}
+		return true;
+	}
+	stage_some(op, SLICE);
+	if (op->copy.left)
+		return true;
+	stage_done(op);
+	return false;
+}
+
+static void stage_buffer(struct kvb_op *op)
+{
+	struct kvb_copy *c = &op->copy;
+
+	op->stage = KVB_STAGE_COPY;
+	kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
+	kvb_dptr_init(&c->walk, &op->sqe, op->regions, op->len, false);
+	c->seg = 0;
+	c->seg_off = 0;
+	c->left = op->len;
+	op->crc = 0;
+	if (op->len <= INLINE_MAX) {
+		do {
+			uint16_t status = kvb_dptr_next(&c->walk, &op->map, UINT32_MAX);
+
+			if (status) {
+				kvb_op_answer(op, status);
+				return;
+			}
+		} while (c->walk.left);
+		stage_some(op, op->len);
+		stage_done(op);
+		return;
+	}
+	c->work.run = stage_slice;
+	kvb_work_add(op->r, &c->work);
+}
+
+static void stage_retry(struct kvb_buf_waiter *w)
+{
+	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, wait));
+
+	op->data = kvb_buf_alloc(op->r, padded(op->len));
+	if (op->data)
+		stage_buffer(op);
+	else
+		kvb_buf_wait(op->r, &op->wait);
+}
+
+void kvb_op_stage(struct kvb_op *op)
+{
+	op->crc = 0;
+	if (!op->len) {
+		kvb_op_staged(op);
+		return;
+	}
+	op->data = kvb_buf_alloc(op->r, padded(op->len));
+	if (op->data) {
+		stage_buffer(op);
+		return;
+	}
+	op->stage = KVB_STAGE_BUFFER;
+	op->wait.fn = stage_retry;
+	op->wait.len = padded(op->len);
+	kvb_buf_wait(op->r, &op->wait);
+}
+
+/* ---- Into client memory: Retrieve, List ---- */
+
+static void out_some(struct kvb_op *op, uint64_t n)
+{
+	struct kvb_copy *c = &op->copy;
+
+	while (n && c->left) {
+		struct iovec *v = &op->segs[c->seg];
+		uint64_t len = v->iov_len - c->seg_off;
+
+		if (len > n)
+			len = n;
+		if (len > c->left)
+			len = c->left;
+		if (c->src) {
+			if (v->iov_base)
+				memcpy((char *)v->iov_base + c->seg_off, c->src, len);
+			c->src += len;
+		} else if (v->iov_base) {
+			*c->crc = kvb_crc32c(*c->crc, (char *)v->iov_base + c->seg_off, len);
+		}
+		c->left -= len;
+		n -= len;
+		c->seg_off += len;
+		if (c->seg_off == v->iov_len) {
+			c->seg++;
+			c->seg_off = 0;
+		}
+	}
+}
+
+static bool out_slice(struct kvb_work *w)
+{
+	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
+
+	out_some(op, SLICE);
+	if (op->copy.left)
+		return true;
+	op->copy.done(op->copy.st, op);
+	return false;
+}
+
+static void out_start(struct kvb_store *st, struct kvb_op *op, uint32_t off, uint32_t len,
+		      kvb_op_fn done)
+{
+	struct kvb_copy *c = &op->copy;
+
+	c->st = st;
+	c->done = done;
+	c->left = len;
+	c->seg = 0;
+	c->seg_off = off;
+	while (c->seg < op->nsegs && c->seg_off >= op->segs[c->seg].iov_len)
+		c->seg_off -= op->segs[c->seg++].iov_len;
+	if (len <= INLINE_MAX) {
+		out_some(op, len);
+		done(st, op);
+		return;
+	}
+	c->work.run = out_slice;
+	kvb_work_add(op->r, &c->work);
+}
+
+void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, uint32_t off,
+		     uint32_t len, kvb_op_fn done)
+{
+	op->copy.src = src;
+	op->copy_bytes += len;
+	out_start(st, op, off, len, done);
+}
+
+void kvb_op_crc_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, uint32_t *crc,
+		    kvb_op_fn done)
+{
+	op->copy.src = NULL;
+	op->copy.crc = crc;
+	*crc = 0;
+	out_start(st, op, 0, len, done);
+}

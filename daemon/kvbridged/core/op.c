@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of an operation: to its reactor, through the layers, and back.
+ */
+#include "core/op.h"
+
+#include "core/hash.h"
+#include "core/killpoint.h"
+#include "core/reactor_priv.h"
+
+static bool is_mutation(const struct kvb_op *op)
+{
+	return op->opcode == GKV_OP_STORE || op->opcode == GKV_OP_DELETE;
+}
+
+/* ---- Deadlines: one list per namespace and reactor, oldest first ---- */
+
+void kvb_deadline_add(struct kvb_op *op)
+{
+	struct kvb_deadline_list *l = &op->r->deadlines[op->ns->index];
+
+	op->listed = true;
+	op->r->ndeadlines++;
+	op->dl_next = NULL;
+	op->dl_prev = l->tail;
+	if (l->tail)
+		l->tail->dl_next = op;
+	else
+		l->head = op;
+	l->tail = op;
+}
+
+void kvb_deadline_del(struct kvb_op *op)
+{
+	struct kvb_deadline_list *l = &op->r->deadlines[op->ns->index];
+
+	if (!op->listed)
+		return;
+	op->listed = false;
+	op->r->ndeadlines--;
+	if (op->dl_prev)
+		op->dl_prev->dl_next = op->dl_next;
+	else
+		l->head = op->dl_next;
+	if (op->dl_next)
+		op->dl_next->dl_prev = op->dl_prev;
+	else
+		l->tail = op->dl_prev;
+}
+
+/* The deadline has passed: end the operation if nothing can touch its buffers. */
+static void op_expire(struct kvb_op *op)
+{
+	struct kvb_store *st;
+
+	kvb_deadline_del(op);
+	op->late = true;
+	kvb_count(&op->r->count.late, 1);
+	switch (op->stage) {
+	case KVB_STAGE_BUFFER:
+		kvb_bufs_unwait(&op->r->bufs, &op->wait);
+		kvb_op_answer(op, KVB_TIMED_OUT);
+		break;
+	case KVB_STAGE_STORE:
+		st = &op->ns->layers[op->layer];
+		if (st->ops->cancel)
+			st->ops->cancel(st, op);
+		break;
+	default:
+		/* A copy under way looks at op->late between slices. */
+		break;
+	}
+}
+
+void kvb_deadlines_run(struct kvb_reactor *r)
+{
+	for (unsigned int i = 0; i < r->nns; i++) {
+		struct kvb_deadline_list *l = &r->deadlines[i];
+		uint64_t limit = atomic_load_explicit(&r->nss[i]->deadline_ns,
+						      memory_order_relaxed);
+
+		/* Operations that moved here carry an older start: hence no early stop by order. */
+		while (l->head && r->now - l->head->start_ns >= limit)
+			op_expire(l->head);
+	}
+}
+
+/* ---- Layers ---- */
+
+static kvb_op_fn layer_fn(const struct kvb_store *st, const struct kvb_op *op)
+{
+	if (op->resolving)
+		return st->ops->resolve;
+	switch (op->opcode) {
+	case GKV_OP_STORE:
+		return st->ops->store;
+	case GKV_OP_RETRIEVE:
+		return st->ops->retrieve;
+	case GKV_OP_DELETE:
+		return st->ops->delete;
+	case GKV_OP_EXIST:
+		return st->ops->exist;
+	case GKV_OP_LIST:
+		return st->ops->list;
+	default:
+		return st->ops->flush;
+	}
+}
+
+static void call_layer(struct kvb_store *st, struct kvb_op *op)
+{
+	for (; st; st = st->next) {
+		kvb_op_fn fn = layer_fn(st, op);
+
+		if (!fn)
+			continue;
+		op->layer = (uint8_t)st->layer;
+		fn(st, op);
+		return;
+	}
+	/* No layer has it: a store that needs no flush, or that keeps no operation ids. */
+	kvb_op_complete(op, GKV_SC_SUCCESS);
+}
+
+void kvb_op_forward(struct kvb_store *st, struct kvb_op *op, kvb_op_fn done)
+{
+	if (done) {
+		op->frames[op->nframes].st = st;
+		op->frames[op->nframes++].done = done;
+	}
+	call_layer(st->next, op);
+}
+
+void kvb_op_call(struct kvb_op *op)
+{
+	op->stage = KVB_STAGE_STORE;
+	op->outcome = KVB_UNKNOWN;
+	if (is_mutation(op) && !op->ns->volatile_store && !op->resolving) {
+		kvb_qp_record(op);
+		kvb_qp_record_handed(op);
+	}
+	call_layer(op->ns->top, op);
+}
+
+void *kvb_op_take_data(struct kvb_op *op)
+{
+	void *data = op->data;
+
+	if (data)
+		kvb_bufs_disown(&op->r->bufs, data);
+	op->data = NULL;
+	return data;
+}
+
+uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
+{
+	struct kvb_dptr walk;
+	uint16_t status;
+
+	if (!op->map.v)
+		kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
+	if (len) {
+		kvb_dptr_init(&walk, &op->sqe, op->regions, len, op->opcode != GKV_OP_STORE);
+		do {
+			status = kvb_dptr_next(&walk, &op->map, UINT32_MAX);
+			if (status)
+				return status;
+		} while (walk.left);
+	}
+	op->segs = op->map.v;
+	op->nsegs = op->map.n;
+	return 0;
+}
+
+/* ---- Ending ---- */
+
+static void finish_msg(struct kvb_msg *m)
+{
+	kvb_qp_finish(kvb_op_of_msg(m));
+}
+
+void kvb_op_move(struct kvb_op *op, struct kvb_reactor *r, void (*fn)(struct kvb_msg *m))
+{
+	op->msg.fn = fn;
+	kvb_reactor_send(r, &op->msg);
+}
+
+void kvb_op_answer(struct kvb_op *op, uint16_t status)
+{
+	kvb_deadline_del(op);
+	if (status == GKV_SC_KEY_NOT_FOUND && op->opcode == GKV_OP_DELETE &&
+	    !atomic_load_explicit(&op->ns->ednek, memory_order_relaxed))
+		status = GKV_SC_SUCCESS;
+	/* Memory that vanished meanwhile was replaced by zeroes: the copy proves nothing. */
+	if (op->map.v) {
+		if (!status && op->map.n &&
+		    !kvb_regions_alive(op->regions, op->map.v, op->map.n))
+			status = GKV_SC_DATA_TRANSFER | GKV_DNR;
+		kvb_segs_free(&op->map);
+		op->map.v = NULL;
+	}
+	op->status = status;
+	if (op->data) {
+		kvb_bufs_free(&op->r->bufs, op->data);
+		op->data = NULL;
+	}
+	if (op->sync) {
+		op->completed = true;
+		return;
+	}
+	if (op->rec != KVB_NO_REC && is_mutation(op))
+		kvb_qp_record_done(op);
+	if (op->r == op->owner)
+		kvb_qp_finish(op);
+	else
+		kvb_op_move(op, op->owner, finish_msg);
+}
+
+static void op_begin(struct kvb_op *op);
+
+/* The store has said what became of a mutation its predecessor was handed. */
+static void op_resolved(struct kvb_op *op)
+{
+	op->resolving = false;
+	if (op->status || op->outcome == KVB_UNKNOWN)
+		kvb_op_answer(op, GKV_SC_TRANSIENT);
+	else if (op->outcome == KVB_APPLIED)
+		kvb_op_answer(op, GKV_SC_SUCCESS);
+	else
+		op_begin(op);
+}
+
+static void flush_here(struct kvb_msg *m)
+{
+	struct kvb_op *op = kvb_op_of_msg(m);
+
+	kvb_deadline_add(op);
+	kvb_op_call(op);
+}
+
+void kvb_op_complete(struct kvb_op *op, uint16_t status)
+{
+	op->status = status;
+	if (op->nframes) {
+		op->nframes--;
+		op->layer = (uint8_t)op->frames[op->nframes].st->layer;
+		op->frames[op->nframes].done(op->frames[op->nframes].st, op);
+		return;
+	}
+	if (op->resolving) {
+		op_resolved(op);
+	} else if (op->opcode == GKV_OP_LIST) {
+		kvb_list_shard_done(op);
+	} else if (op->opcode == GKV_OP_FLUSH && op->ns->sharded && !status &&
+		   op->r->id + 1 < kvb_nreactors) {
+		/* A flush visits every shard in turn. */
+		kvb_deadline_del(op);
+		op->r = kvb_reactors[op->r->id + 1];
+		kvb_op_move(op, op->r, flush_here);
+	} else {
+		kvb_op_answer(op, status);
+	}
+}
+
+/* ---- Starting ---- */
+
+/* A command that is not over at once: it gets a record entry and goes on alone. */
+static void op_detach(struct kvb_op *op)
+{
+	struct kvb_region_set *set = op->regions->priv;
+
+	op->sync = false;
+	kvb_qp_record(op);
+	op->qp->outstanding++;
+	set->by_reactor[op->owner->id].users++;
+}
+
+static void op_begin(struct kvb_op *op)
+{
+	if (op->opcode == GKV_OP_STORE)
+		kvb_op_stage(op);
+	else
+		kvb_op_call(op);
+}
+
+void kvb_op_staged(struct kvb_op *op)
+{
+	if (op->has_client_crc && op->crc != op->client_crc)
+		kvb_op_answer(op, GKV_SC_DATA_TRANSFER);
+	else
+		kvb_op_call(op);
+}
+
+static void begin_msg(struct kvb_msg *m)
+{
+	struct kvb_op *op = kvb_op_of_msg(m);
+
+	kvb_deadline_add(op);
+	op_begin(op);
+}
+
+bool kvb_op_submit(struct kvb_op *op)
+{
+	struct kvb_reactor *home = op->owner;
+
+	if (op->ns->sharded) {
+		op->hash = kvb_hash_key(op->key, op->klen);
+		home = op->opcode == GKV_OP_FLUSH ? kvb_reactors[0] : kvb_reactor_of(op->hash);
+	}
+	/* What leaves this thread is never answered on the spot. */
+	if (op->opcode == GKV_OP_LIST || (op->opcode == GKV_OP_FLUSH && op->ns->sharded) ||
+	    home != op->owner) {
+		if (op->sync)
+			op_detach(op);
+		if (op->opcode == GKV_OP_LIST) {
+			kvb_list_start(op);
+		} else {
+			op->r = home;
+			kvb_op_move(op, home, begin_msg);
+		}
+		return false;
+	}
+	if (!op->sync) {
+		kvb_deadline_add(op);
+		op_begin(op);
+		return false;
+	}
+	op_begin(op);
+	if (op->completed)
+		return true;
+	op_detach(op);
+	kvb_deadline_add(op);
+	return false;
+}
+
+static void resolve_msg(struct kvb_msg *m)
+{
+	struct kvb_op *op = kvb_op_of_msg(m);
+
+	kvb_deadline_add(op);
+	kvb_op_call(op);
+}
+
+void kvb_op_resume(struct kvb_op *op, uint32_t rec_state)
+{
+	if (rec_state != GKV_REC_HANDED || !is_mutation(op) || op->ns->volatile_store) {
+		kvb_op_submit(op);
+		return;
+	}
+	op->resolving = true;
+	if (op->ns->sharded) {
+		op->hash = kvb_hash_key(op->key, op->klen);
+		op->r = kvb_reactor_of(op->hash);
+	}
+	if (op->r == op->owner)
+		resolve_msg(&op->msg);
+	else
+		kvb_op_move(op, op->r, resolve_msg);
+}

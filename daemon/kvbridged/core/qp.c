@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/qp.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/access.h"
+#include "core/killpoint.h"
+#include "core/reactor_priv.h"
+
+const char *kvb_qp_error_name(int reason)
+{
+	switch (reason) {
+	case KVB_QP_OK:
+		return "none";
+	case KVB_QP_BAD_TAIL:
+		return "SQ tail doorbell claims more entries than may be outstanding";
+	case KVB_QP_BAD_CQ_HEAD:
+		return "CQ head doorbell is beyond what was posted";
+	case KVB_QP_MEMORY_GONE:
+		return "memory of the queue pair is gone";
+	}
+	return "unknown";
+}
+
+/* Its client must read completions first, and rings no bell when it does. */
+static void set_stalled(struct kvb_qp *qp, bool stalled)
+{
+	if (qp->stalled == stalled)
+		return;
+	qp->stalled = stalled;
+	if (stalled) {
+		qp->r->nstalled++;
+		kvb_count(&qp->count.cq_full, 1);
+	} else {
+		qp->r->nstalled--;
+	}
+}
+
+static void qp_error(struct kvb_qp *qp, enum kvb_qp_error reason)
+{
+	if (qp->state != KVB_QP_RUNNING)
+		return;
+	qp->state = KVB_QP_ERROR;
+	set_stalled(qp, false);
+	qp->error_reason = reason;
+	kvb_log(KVB_LOG_WARN, "queue pair %u stopped: %s", qp->qid, kvb_qp_error_name(reason));
+}
+
+static bool qp_dead(const struct kvb_qp *qp)
+{
+	for (int i = 0; i < 3; i++) {
+		if (qp->dead[i] && atomic_load_explicit(qp->dead[i], memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+static void set_rec_state(struct gkv_rec_entry *e, uint32_t state)
+{
+	/* Release: what the state vouches for was stored before it. */
+	__atomic_store_n(&e->state, state, __ATOMIC_RELEASE);
+}
+
+void kvb_qp_record(struct kvb_op *op)
+{
+	struct kvb_qp *qp = op->qp;
+	struct gkv_rec_entry *e;
+
+	if (op->rec != KVB_NO_REC)
+		return;
+	/* Outstanding commands never exceed depth - 1, so an entry is always free. */
+	op->rec = qp->free_rec[--qp->nfree_rec];
+	e = &qp->entries[op->rec];
+	e->sqe = op->sqe;
+	e->seq = op->id.seq;
+	e->cq_seq = 0;
+	kvb_killpoint("record-before-fetched");
+	set_rec_state(e, GKV_REC_FETCHED);
+	kvb_killpoint("record-fetched");
+}
+
+void kvb_qp_record_handed(struct kvb_op *op)
+{
+	set_rec_state(&op->qp->entries[op->rec], GKV_REC_HANDED);
+	kvb_killpoint("record-handed");
+}
+
+void kvb_qp_record_done(struct kvb_op *op)
+{
+	struct gkv_rec_entry *e = &op->qp->entries[op->rec];
+
+	kvb_killpoint("record-before-done");
+	e->dw0 = op->result;
+	e->dw1 = op->has_crc ? op->value_crc : 0;
+	e->status = op->status;
+	set_rec_state(e, GKV_REC_DONE);
+	kvb_killpoint("record-done");
+}
+
+/* Post the completion. The slot was reserved when the command was fetched. */
+static void qp_post(struct kvb_qp *qp, struct kvb_op *op)
+{
+	struct gkv_rec_entry *e = NULL;
+	uint32_t dw0 = op->result, dw1 = 0;
+
+	if (op->has_crc) {
+		dw0 |= GKV_CQE_DW0_CSUM_VALID;
+		dw1 = op->value_crc;
+	}
+	if (op->rec != KVB_NO_REC) {
+		e = &qp->entries[op->rec];
+		e->cq_seq = qp->cq_seq;
+		set_rec_state(e, GKV_REC_POSTING);
+		kvb_killpoint("post-before-cqe");
+	}
+	kvb_write_cqe(qp->cq + (size_t)qp->cq_tail * sizeof(struct gkv_cqe), dw0, dw1, qp->sq_head,
+		      qp->qid, op->cid, op->status, qp->phase);
+	if (e) {
+		kvb_killpoint("post-after-cqe");
+		set_rec_state(e, GKV_REC_FREE);
+		qp->free_rec[qp->nfree_rec++] = op->rec;
+		kvb_killpoint("post-free");
+	}
+	qp->cq_seq++;
+	qp->cq_used++;
+	if (++qp->cq_tail == qp->depth) {
+		qp->cq_tail = 0;
+		qp->phase ^= 1;
+	}
+	__atomic_store_n(&qp->rec->cq_seq, qp->cq_seq, __ATOMIC_RELAXED);
+	qp->posted = true;
+	kvb_count(&qp->count.posted, 1);
+	if (op->status)
+		kvb_count(&qp->count.errors, 1);
+}
+
+void kvb_qp_wake(struct kvb_qp *qp)
+{
+	uint32_t *word = (uint32_t *)&qp->rec->waiting;
+
+	if (!qp->posted)
+		return;
+	qp->posted = false;
+	if (!qp->host)
+		return;
+	/* Pairs with the client's: set waiting, barrier, look at the CQ, sleep. */
+	kvb_full_barrier();
+	if (!__atomic_load_n(word, __ATOMIC_RELAXED))
+		return;
+	__atomic_store_n(word, 0, __ATOMIC_RELAXED);
+	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void unuse_regions(struct kvb_op *op)
+{
+	struct kvb_region_set *set = op->regions->priv;
+	unsigned int id = op->owner->id;
+
+	if (--set->by_reactor[id].users == 0 && set->by_reactor[id].drained) {
+		struct kvb_msg *m = set->by_reactor[id].drained;
+
+		set->by_reactor[id].drained = NULL;
+		kvb_control_send(m);
+	}
+}
+
+static void count_bytes(struct kvb_qp *qp, const struct kvb_op *op)
+{
+	if (op->status)
+		return;
+	if (op->opcode == GKV_OP_STORE) {
+		kvb_count(&qp->count.store_bytes, op->len);
+	} else if (op->opcode == GKV_OP_RETRIEVE) {
+		uint32_t n = op->result < op->len ? op->result : op->len;
+
+		kvb_count(&qp->count.retrieve_bytes, n);
+		if (op->direct_bytes)
+			kvb_count(&qp->count.direct_bytes, op->direct_bytes);
+		if (op->tail_bytes)
+			kvb_count(&qp->count.tail_bytes, op->tail_bytes);
+		if (op->copy_bytes)
+			kvb_count(&qp->count.copy_bytes, op->copy_bytes);
+	}
+}
+
+/* A session without the negotiated format gets no checksum; nor does a failure. */
+static void finish_result(struct kvb_qp *qp, struct kvb_op *op)
+{
+	op->status = kvb_status_finish(op->status);
+	if (op->opcode != GKV_OP_RETRIEVE || op->status) {
+		op->result = 0;
+		op->has_crc = false;
+	} else if (!qp->env.csum) {
+		op->has_crc = false;
+	}
+}
+
+static void answer_drain(struct kvb_qp *qp)
+{
+	struct kvb_msg *m = qp->drain;
+
+	if (qp->outstanding || !m || qp->fetching)
+		return;
+	qp->drain = NULL;
+	kvb_control_send(m);
+}
+
+void kvb_qp_finish(struct kvb_op *op)
+{
+	struct kvb_qp *qp = op->qp;
+	struct kvb_reactor *r = qp->r;
+
+	finish_result(qp, op);
+	count_bytes(qp, op);
+	qp->outstanding--;
+	qp->active_ns = r->now;
+	if (qp->state == KVB_QP_DRAINING || qp_dead(qp)) {
+		kvb_count(&qp->count.dropped, 1);
+		if (op->rec != KVB_NO_REC)
+			qp->free_rec[qp->nfree_rec++] = op->rec;
+	} else {
+		qp_post(qp, op);
+		kvb_qp_wake(qp);
+	}
+	unuse_regions(op);
+	kvb_op_put(r, op);
+	answer_drain(qp);
+}
+
+static int class_of(uint8_t opcode)
+{
+	switch (opcode) {
+	case GKV_OP_STORE:
+		return KVB_CLASS_STORE;
+	case GKV_OP_RETRIEVE:
+		return KVB_CLASS_RETRIEVE;
+	case GKV_OP_LIST:
+		return KVB_CLASS_LIST;
+	case GKV_OP_DELETE:
+		return KVB_CLASS_DELETE;
+	case GKV_OP_EXIST:
+		return KVB_CLASS_EXIST;
+	}
+	return KVB_CLASS_FLUSH;
+}
+
+/* Fill in a fresh operation around an SQE. */
+static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
+{
+	op->qp = qp;
+	op->owner = op->r = qp->r;
+	op->cid = op->sqe.cid;
+	op->rec = KVB_NO_REC;
+	op->id.uid = qp->uid;
+	op->id.seq = seq;
+	op->start_ns = qp->r->now;
+	op->regions = qp->regions->tbl;
+	op->data = NULL;
+	op->nsegs = 0;
+	op->map.v = NULL;
+	op->status = 0;
+	op->result = 0;
+	op->has_crc = op->has_client_crc = false;
+	op->direct_bytes = op->tail_bytes = op->copy_bytes = 0;
+	op->nframes = 0;
+	op->stage = KVB_STAGE_NONE;
+	op->completed = op->late = op->listed = op->resolving = false;
+	op->list = NULL;
+	op->layer = 0;
+}
+
+/*
+ * Run one command as far as it goes. Commands that are over at once are answered here,
+ * without a record entry ("express"); the others go on alone.
+ */
+static void qp_run(struct kvb_qp *qp, struct kvb_op *op)
+{
+	bool over = true;
+
+	op->sync = true;
+	op->status = kvb_decode(&op->sqe, &qp->env, op);
+	if (__builtin_expect(!op->status, 1)) {
+		kvb_count(&qp->count.ops[class_of(op->opcode)], 1);
+		op->client_crc = op->crc;
+		op->has_client_crc = op->has_crc;
+		op->has_crc = false;
+		over = kvb_op_submit(op);
+	}
+	if (over) {
+		finish_result(qp, op);
+		count_bytes(qp, op);
+		qp_post(qp, op);
+		kvb_op_put(qp->r, op);
+	}
+}
+
+/* Read the client's CQ head; returns false when it makes no sense. */
+static bool update_cq_head(struct kvb_qp *qp)
+{
+	uint32_t head = kvb_read_doorbell(qp->cq_db), read;
+
+	if (head >= qp->depth)
+		return false;
+	read = head >= qp->cq_head ? head - qp->cq_head : head + qp->depth - qp->cq_head;
+	if (read > qp->cq_used)
+		return false;
+	qp->cq_head = head;
+	qp->cq_used -= read;
+	return true;
+}
+
+/* How many commands may be fetched: each needs a completion slot. */
+static uint32_t cq_room(struct kvb_qp *qp, uint32_t want)
+{
+	uint32_t limit = qp->depth - 1;
+
+	if (qp->cq_used + qp->outstanding + want <= limit)
+		return want;
+	if (!update_cq_head(qp)) {
+		qp_error(qp, KVB_QP_BAD_CQ_HEAD);
+		return 0;
+	}
+	if (qp->cq_used + qp->outstanding >= limit) {
+		set_stalled(qp, true);
+		return 0;
+	}
+	limit -= qp->cq_used + qp->outstanding;
+	return want < limit ? want : limit;
+}
+
+unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
+{
+	struct kvb_reactor *r = qp->r;
+	uint32_t tail, claimed, n, i;
+
+	if (qp->state != KVB_QP_RUNNING)
+		return 0;
+	if (qp_dead(qp)) {
+		qp_error(qp, KVB_QP_MEMORY_GONE);
+		return 0;
+	}
+	if (qp->nrecover)
+		return kvb_qp_recover(qp);
+
+	tail = kvb_read_doorbell(qp->sq_db);
+	if (tail == qp->sq_head)
+		return 0;
+	claimed = tail > qp->sq_head ? tail - qp->sq_head : tail + qp->depth - qp->sq_head;
+	if (tail >= qp->depth || claimed + qp->outstanding > qp->depth - 1) {
+		qp_error(qp, KVB_QP_BAD_TAIL);
+		return 0;
+	}
+	n = cq_room(qp, claimed < budget ? claimed : budget);
+	if (n)
+		set_stalled(qp, false);
+
+	/* kvb_qp_drain() cannot be answered from below this loop. */
+	qp->fetching = true;
+	for (i = 0; i < n && qp->state == KVB_QP_RUNNING; i++) {
+		struct kvb_op *op = kvb_op_get(r);
+
+		if (!op) {
+			kvb_count(&r->count.op_waits, 1);
+			break;
+		}
+		kvb_read_sqe(&op->sqe, qp->sq + (size_t)qp->sq_head * sizeof(struct gkv_sqe));
+		kvb_killpoint("fetched");
+		if (++qp->sq_head == qp->depth)
+			qp->sq_head = 0;
+		op_init(op, qp, qp->sq_seq++);
+		qp_run(qp, op);
+	}
+	qp->fetching = false;
+	if (i) {
+		kvb_count(&qp->count.fetched, i);
+		qp->active_ns = r->now;
+		kvb_qp_wake(qp);
+	}
+	answer_drain(qp);
+	return i;
+}
+
+unsigned int kvb_qp_recover(struct kvb_qp *qp)
+{
+	unsigned int n = 0;
+
+	while (qp->nrecover && n < 32) {
+		uint32_t rec = qp->recover[qp->nrecover - 1];
+		struct gkv_rec_entry *e = &qp->entries[rec];
+		struct kvb_op *op = kvb_op_get(qp->r);
+		uint32_t state;
+
+		if (!op)
+			break;
+		qp->nrecover--;
+		n++;
+		kvb_read_sqe(&op->sqe, &e->sqe);
+		state = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE);
+		op_init(op, qp, __atomic_load_n(&e->seq, __ATOMIC_RELAXED));
+		op->rec = rec;
+		op->sync = false;
+		((struct kvb_region_set *)op->regions->priv)->by_reactor[qp->r->id].users++;
+		op->status = kvb_decode(&op->sqe, &qp->env, op);
+		op->client_crc = op->crc;
+		op->has_client_crc = op->has_crc;
+		op->has_crc = false;
+		if (state == GKV_REC_DONE) {
+			op->status = __atomic_load_n(&e->status, __ATOMIC_RELAXED) & 0x7fff;
+			op->result = __atomic_load_n(&e->dw0, __ATOMIC_RELAXED);
+			op->value_crc = __atomic_load_n(&e->dw1, __ATOMIC_RELAXED);
+			op->has_crc = qp->env.csum && op->opcode == GKV_OP_RETRIEVE && op->value_crc;
+			kvb_qp_finish(op);
+		} else if (op->status) {
+			kvb_qp_finish(op);
+		} else {
+			kvb_op_resume(op, state);
+		}
+	}
+	return n;
+}
+
+void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m)
+{
+	qp->state = KVB_QP_DRAINING;
+	set_stalled(qp, false);
+	qp->outstanding -= qp->nrecover;
+	qp->nrecover = 0;
+	qp->drain = m;
+	answer_drain(qp);
+}
+
+void kvb_qp_set_regions(struct kvb_qp *qp, struct kvb_region_set *set)
+{
+	qp->regions = set;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A queue pair, as its reactor sees it. Built by the control thread, then touched only
+ * by its reactor until kvb_qp_drain() has answered.
+ */
+#ifndef KVB_QP_H
+#define KVB_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gkv/queue.h>
+
+#include "core/count.h"
+#include "core/decode.h"
+#include "core/err.h"
+#include "core/op.h"
+#include "core/reactor.h"
+#include "core/regions.h"
+
+enum kvb_qp_state {
+	KVB_QP_RUNNING,
+	KVB_QP_ERROR,		/* wild doorbell or dead memory: fetches no more */
+	KVB_QP_DRAINING,	/* fetches no more, drops what completes */
+};
+
+struct kvb_qp_counters {
+	kvb_counter fetched, posted, errors, late, dropped;
+	kvb_counter store_bytes, retrieve_bytes;
+	kvb_counter direct_bytes, tail_bytes, copy_bytes;
+	kvb_counter cq_full;	/* times the client's unread completions held up fetching */
+	kvb_counter ops[6];	/* by enum kvb_op_class */
+};
+
+enum kvb_op_class {
+	KVB_CLASS_FLUSH, KVB_CLASS_STORE, KVB_CLASS_RETRIEVE, KVB_CLASS_LIST, KVB_CLASS_DELETE,
+	KVB_CLASS_EXIST,
+};
+
+/* A session's regions, and how many operations of each reactor use this version of them. */
+struct kvb_region_set {
+	struct kvb_regions *tbl;
+	struct {
+		uint64_t users;			/* that reactor's only */
+		struct kvb_msg *drained;	/* sent to control when users is 0 */
+	} by_reactor[64];
+};
+
+struct kvb_qp {
+	/* Doorbells and rings: client memory. */
+	void *sq_db, *cq_db;
+	char *sq, *cq;
+	struct gkv_rec_hdr *rec;
+	struct gkv_rec_entry *entries;
+
+	uint32_t depth;
+	uint32_t sq_head;	/* next slot to fetch */
+	uint32_t cq_tail;	/* next slot to post */
+	uint32_t cq_head;	/* last seen of the client's */
+	uint32_t cq_used;	/* posted and not known to be read */
+	uint32_t outstanding;	/* fetched and not posted */
+	uint16_t phase;
+	uint16_t qid;
+	uint8_t state;		/* enum kvb_qp_state */
+	bool host;		/* its client may sleep on the record's futex */
+	bool hot;
+	bool posted;		/* since the client was last woken */
+	bool fetching;		/* inside kvb_qp_poll() */
+	bool stalled;		/* rung, but the client has not read its completions */
+	uint64_t sq_seq, cq_seq;
+	uint64_t uid;
+	uint64_t active_ns;	/* when it last had work */
+	struct kvb_region_set *regions;
+	struct kvb_decode_env env;
+	struct kvb_reactor *r;
+
+	uint16_t *free_rec;	/* stack of free record entries */
+	uint32_t nfree_rec;
+
+	/* Commands found in the record of a predecessor, still to be taken up. */
+	uint32_t *recover;
+	uint32_t nrecover;
+
+	struct kvb_msg *drain;	/* answer when nothing is outstanding */
+	_Atomic bool *dead[3];	/* rings, doorbells, record: set by the SIGBUS handler */
+	uint32_t slot;		/* place in the reactor's table */
+	struct kvb_qp_counters count;
+	_Atomic int error_reason;	/* enum kvb_qp_error */
+	struct kvb_qp *next;	/* session's list, control thread */
+};
+
+enum kvb_qp_error { KVB_QP_OK, KVB_QP_BAD_TAIL, KVB_QP_BAD_CQ_HEAD, KVB_QP_MEMORY_GONE };
+const char *kvb_qp_error_name(int reason);
+
+/* Look at the doorbell; fetch and start up to @budget commands. Returns how many. */
+unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget);
+
+/* Doorbell differs from what was fetched: cheap test for the scan. */
+static inline bool kvb_qp_rung(const struct kvb_qp *qp);
+
+/* Start commands of a predecessor. Returns how many. */
+unsigned int kvb_qp_recover(struct kvb_qp *qp);
+
+/* An operation of the queue pair is over, on the queue pair's reactor. */
+void kvb_qp_finish(struct kvb_op *op);
+
+/* Give the operation a record entry. */
+void kvb_qp_record(struct kvb_op *op);
+
+/* A mutation is about to reach a store; on the operation's reactor. */
+void kvb_qp_record_handed(struct kvb_op *op);
+
+/* The result is final; on the operation's reactor. */
+void kvb_qp_record_done(struct kvb_op *op);
+
+/* Stop fetching; @m is sent to control once nothing is outstanding. */
+void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m);
+
+/* Wake a client that sleeps on the futex, if anything was posted. */
+void kvb_qp_wake(struct kvb_qp *qp);
+
+/*
+ * Take over a record (core/recover.c). Control thread. Checks it like any input and
+ * computes where its rings stand. Returns 0 or a negative errno with text.
+ */
+int kvb_qp_load_record(struct kvb_qp *qp, struct kvb_err *err);
+
+/* Fresh record, zeroed rings and doorbells. */
+void kvb_qp_init_record(struct kvb_qp *qp);
+
+/* Use the session's current regions from now on; on the queue pair's reactor. */
+void kvb_qp_set_regions(struct kvb_qp *qp, struct kvb_region_set *set);
+
+static inline bool kvb_qp_rung(const struct kvb_qp *qp)
+{
+	return __atomic_load_n((const uint32_t *)qp->sq_db, __ATOMIC_RELAXED) != qp->sq_head;
+}
+
+#endif

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/reactor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/settings.h"
+#include "core/access.h"
+#include "core/hash.h"
+#include "core/reactor_priv.h"
+
+struct kvb_reactor *kvb_reactors[KVB_MAX_REACTORS];
+unsigned int kvb_nreactors;
+uint64_t kvb_hash_secret[2];
+
+#define RING_ENTRIES 1024
+/* Commands taken from one queue pair before the next has its turn. */
+#define FETCH_BUDGET 32
+/* Cold queue pairs looked at in one turn. */
+#define COLD_SCAN 32
+/* A queue pair without work this long is scanned with the cold ones. */
+#define COOL_NS 2000000
+/* Turns of the loop between two looks at the deadlines, in time. */
+#define DEADLINE_CHECK_NS 1000000
+#define NAP_MIN_NS 2000
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+unsigned int kvb_reactor_id(const struct kvb_reactor *r)
+{
+	return r->id;
+}
+
+unsigned int kvb_reactor_count(void)
+{
+	return kvb_nreactors;
+}
+
+struct kvb_reactor *kvb_reactor_of(uint64_t hash)
+{
+	/* High bits: the low ones place the key inside a shard's table. */
+	return kvb_reactors[(unsigned int)(((hash >> 32) * kvb_nreactors) >> 32)];
+}
+
+uint64_t kvb_now(const struct kvb_reactor *r)
+{
+	return r->now;
+}
+
+/* ---- I/O ---- */
+
+struct io_uring_sqe *kvb_io_get(struct kvb_reactor *r, struct kvb_io *io)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+
+	while (!sqe) {
+		/* Ring full: hand over what is there. -EBUSY: the kernel wants its CQ emptied. */
+		int rc = io_uring_submit(&r->ring);
+
+		if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY) {
+			kvb_log(KVB_LOG_ERR, "io_uring_submit: %s", strerror(-rc));
+			abort();
+		}
+		sqe = io_uring_get_sqe(&r->ring);
+	}
+	memset(sqe, 0, sizeof(*sqe));
+	io_uring_sqe_set_data(sqe, io);
+	r->to_submit++;
+	r->io_inflight++;
+	kvb_count(&r->count.io, 1);
+	return sqe;
+}
+
+static unsigned int reap(struct kvb_reactor *r)
+{
+	unsigned int n = 0;
+	struct io_uring_cqe *cqe;
+
+	if (!r->io_inflight && !r->to_submit)
+		return 0;
+	while (n < 256 && !io_uring_peek_cqe(&r->ring, &cqe)) {
+		struct kvb_io *io = io_uring_cqe_get_data(cqe);
+		int res = cqe->res;
+
+		io->more = cqe->flags & IORING_CQE_F_MORE;
+		io_uring_cqe_seen(&r->ring, cqe);
+		if (!io->more)
+			r->io_inflight--;
+		io->done(io, res);
+		n++;
+	}
+	return n;
+}
+
+static void submit(struct kvb_reactor *r)
+{
+	int rc;
+
+	if (!r->to_submit)
+		return;
+	rc = io_uring_submit_and_get_events(&r->ring);
+	if (rc >= 0)
+		r->to_submit = io_uring_sq_ready(&r->ring);
+	else if (rc != -EINTR && rc != -EAGAIN && rc != -EBUSY)
+		kvb_log(KVB_LOG_ERR, "io_uring_submit: %s", strerror(-rc));
+}
+
+/* ---- Timers, work, buffers ---- */
+
+void kvb_timer_arm(struct kvb_reactor *r, struct kvb_timer *t, uint64_t when)
+{
+	kvb_timers_arm(&r->timers, t, when);
+}
+
+void kvb_timer_cancel(struct kvb_reactor *r, struct kvb_timer *t)
+{
+	kvb_timers_cancel(&r->timers, t);
+}
+
+void kvb_work_add(struct kvb_reactor *r, struct kvb_work *w)
+{
+	w->next = NULL;
+	*r->work_tail = w;
+	r->work_tail = &w->next;
+}
+
+/* One slice of the work that has waited longest. */
+static unsigned int work_slice(struct kvb_reactor *r)
+{
+	struct kvb_work *w = r->work_head;
+
+	if (!w)
+		return 0;
+	r->work_head = w->next;
+	if (!r->work_head)
+		r->work_tail = &r->work_head;
+	kvb_count(&r->count.slices, 1);
+	if (w->run(w))
+		kvb_work_add(r, w);
+	return 1;
+}
+
+void *kvb_buf_alloc(struct kvb_reactor *r, size_t len)
+{
+	return kvb_bufs_alloc(&r->bufs, len);
+}
+
+void kvb_buf_free(struct kvb_reactor *r, void *buf)
+{
+	kvb_bufs_free(&r->bufs, buf);
+}
+
+void kvb_buf_wait(struct kvb_reactor *r, struct kvb_buf_waiter *w)
+{
+	kvb_bufs_wait(&r->bufs, w);
+}
+
+/* ---- Messages ---- */
+
+void kvb_reactor_send(struct kvb_reactor *r, struct kvb_msg *m)
+{
+	struct kvb_msg *head = atomic_load_explicit(&r->inbox, memory_order_relaxed);
+	uint64_t one = 1;
+
+	do {
+		m->next = head;
+	} while (!atomic_compare_exchange_weak(&r->inbox, &head, m));
+	/* The exchange is sequentially consistent, as is the sleeper's store before its check. */
+	if (__atomic_load_n(&r->state->sleeping, __ATOMIC_SEQ_CST) &&
+	    write(r->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
+}
+
+static unsigned int run_inbox(struct kvb_reactor *r)
+{
+	struct kvb_msg *m, *list = NULL;
+	unsigned int n = 0;
+
+	if (!atomic_load_explicit(&r->inbox, memory_order_relaxed))
+		return 0;
+	/* Last in is first in the stack: turn it round, senders rely on order. */
+	m = atomic_exchange(&r->inbox, NULL);
+	while (m) {
+		struct kvb_msg *next = m->next;
+
+		m->next = list;
+		list = m;
+		m = next;
+	}
+	while (list) {
+		m = list;
+		list = m->next;
+		m->fn(m);
+		n++;
+	}
+	kvb_count(&r->count.msgs, n);
+	return n;
+}
+
+/* ---- Operations ---- */
+
+struct kvb_op *kvb_op_get(struct kvb_reactor *r)
+{
+	struct kvb_op *op = r->free_ops;
+
+	if (op) {
+		r->free_ops = op->next;
+		return op;
+	}
+	if (r->nops == r->max_ops)
+		return NULL;
+	op = aligned_alloc(64, r->op_bytes);
+	if (!op)
+		return NULL;
+	memset(op, 0, sizeof(*op));
+	r->nops++;
+	return op;
+}
+
+void kvb_op_put(struct kvb_reactor *r, struct kvb_op *op)
+{
+	op->next = r->free_ops;
+	r->free_ops = op;
+}
+
+/* ---- Queue pairs: hot ones are scanned every turn, cold ones in rotation ---- */
+
+static void swap_qps(struct kvb_reactor *r, unsigned int a, unsigned int b)
+{
+	struct kvb_qp *x = r->qps[a], *y = r->qps[b];
+
+	r->qps[a] = y;
+	y->slot = a;
+	r->qps[b] = x;
+	x->slot = b;
+}
+
+void kvb_reactor_heat(struct kvb_reactor *r, struct kvb_qp *qp)
+{
+	if (qp->hot)
+		return;
+	qp->hot = true;
+	swap_qps(r, qp->slot, r->nhot++);
+}
+
+static void cool(struct kvb_reactor *r, struct kvb_qp *qp)
+{
+	qp->hot = false;
+	swap_qps(r, qp->slot, --r->nhot);
+}
+
+int kvb_reactor_add_qp(struct kvb_reactor *r, struct kvb_qp *qp)
+{
+	if (r->nqps == r->cap) {
+		unsigned int cap = r->cap ? 2 * r->cap : 64;
+		struct kvb_qp **qps = realloc(r->qps, cap * sizeof(*qps));
+
+		if (!qps)
+			return -ENOMEM;
+		r->qps = qps;
+		r->cap = cap;
+	}
+	qp->r = r;
+	qp->hot = false;
+	qp->active_ns = r->now;
+	qp->slot = r->nqps;
+	r->qps[r->nqps++] = qp;
+	if (!qp->host)
+		r->npolled++;
+	kvb_reactor_heat(r, qp);
+	return 0;
+}
+
+void kvb_reactor_del_qp(struct kvb_reactor *r, struct kvb_qp *qp)
+{
+	if (qp->hot)
+		cool(r, qp);
+	if (!qp->host)
+		r->npolled--;
+	swap_qps(r, qp->slot, --r->nqps);
+	if (r->cold_pos >= r->nqps)
+		r->cold_pos = r->nhot;
+}
+
+static unsigned int scan(struct kvb_reactor *r)
+{
+	unsigned int n = 0, left, end;
+
+	for (unsigned int i = 0; i < r->nhot;) {
+		struct kvb_qp *qp = r->qps[i];
+
+		if (qp->state != KVB_QP_RUNNING) {
+			if (!qp->outstanding) {
+				cool(r, qp);
+				continue;
+			}
+		} else if (kvb_qp_rung(qp) || qp->nrecover) {
+			n += kvb_qp_poll(qp, FETCH_BUDGET);
+		} else if (r->now - qp->active_ns > COOL_NS && !qp->outstanding) {
+			cool(r, qp);
+			continue;	/* another stands here now */
+		}
+		i++;
+	}
+	left = r->nqps - r->nhot;
+	if (!left)
+		return n;
+	if (r->cold_pos < r->nhot || r->cold_pos >= r->nqps) {
+		r->cold_pos = r->nhot;
+		r->cold_round = r->now;
+	}
+	end = r->cold_pos + COLD_SCAN;
+	/* However busy we are, a round over all of them must not outlast the poll interval. */
+	if (r->now - r->cold_round > atomic_load_explicit(&kvb_live.poll_interval_ns,
+							  memory_order_relaxed) / 4)
+		end = r->nqps;
+	if (end > r->nqps)
+		end = r->nqps;
+	for (unsigned int i = r->cold_pos; i < end; i++) {
+		struct kvb_qp *qp = r->qps[i];
+
+		if (kvb_qp_rung(qp) && qp->state == KVB_QP_RUNNING) {
+			qp->active_ns = r->now;
+			kvb_reactor_heat(r, qp);	/* takes the place of one already seen */
+			n += kvb_qp_poll(qp, FETCH_BUDGET);
+		}
+	}
+	r->cold_pos = end;
+	return n;
+}
+
+/* ---- Sleeping ---- */
+
+static bool any_rung(const struct kvb_reactor *r)
+{
+	for (unsigned int i = 0; i < r->nqps; i++) {
+		const struct kvb_qp *qp = r->qps[i];
+
+		if (qp->state == KVB_QP_RUNNING && kvb_qp_rung(qp) && !qp->stalled)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Nothing to do for a while: widen the poll step by step up to the interval, and block
+ * when everyone who could have work for us would wake us.
+ */
+static void nap(struct kvb_reactor *r)
+{
+	uint64_t interval = atomic_load_explicit(&kvb_live.poll_interval_ns, memory_order_relaxed);
+	uint64_t next = kvb_timers_next(&r->timers), wait = UINT64_MAX;
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe;
+
+	if (r->npolled || r->nstalled) {
+		r->nap_ns = r->nap_ns ? 2 * r->nap_ns : NAP_MIN_NS;
+		if (r->nap_ns > interval)
+			r->nap_ns = interval;
+		wait = r->nap_ns;
+	}
+	if (r->ndeadlines && wait > DEADLINE_CHECK_NS)
+		wait = DEADLINE_CHECK_NS;
+	if (next != UINT64_MAX) {
+		uint64_t until = next > r->now ? next - r->now : 0;
+
+		if (until < wait)
+			wait = until;
+	}
+	__atomic_store_n(&r->state->sleeping, 1, __ATOMIC_SEQ_CST);
+	/* Pairs with the barrier between doorbell and look at this flag. */
+	kvb_full_barrier();
+	if (!atomic_load(&r->inbox) && !any_rung(r) && wait) {
+		kvb_count(&r->count.sleeps, 1);
+		if (wait == UINT64_MAX) {
+			io_uring_wait_cqe(&r->ring, &cqe);
+		} else {
+			ts.tv_sec = (long long)(wait / 1000000000u);
+			ts.tv_nsec = (long long)(wait % 1000000000u);
+			io_uring_wait_cqe_timeout(&r->ring, &cqe, &ts);
+		}
+	}
+	__atomic_store_n(&r->state->sleeping, 0, __ATOMIC_RELEASE);
+}
+
+static void arm_wake(struct kvb_reactor *r);
+
+static void woken(struct kvb_io *io, int res)
+{
+	struct kvb_reactor *r = (struct kvb_reactor *)((char *)io -
+						       offsetof(struct kvb_reactor, wake_io));
+	uint64_t n;
+
+	(void)res;
+	/* Ours alone and non-blocking. */
+	if (read(r->wake_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
+		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
+	if (!r->stop)
+		arm_wake(r);
+}
+
+static void arm_wake(struct kvb_reactor *r)
+{
+	struct io_uring_sqe *sqe = kvb_io_get(r, &r->wake_io);
+
+	io_uring_prep_poll_add(sqe, r->wake_fd, POLLIN);
+	io_uring_sqe_set_data(sqe, &r->wake_io);
+}
+
+/* ---- The loop ---- */
+
+static void turn(struct kvb_reactor *r)
+{
+	unsigned int n;
+
+	r->now = clock_ns();
+	n = run_inbox(r);
+	n += scan(r);
+	n += reap(r);
+	n += work_slice(r);
+	if (r->timers.n)
+		n += kvb_timers_run(&r->timers, r->now);
+	if (r->now - r->deadline_check >= DEADLINE_CHECK_NS) {
+		r->deadline_check = r->now;
+		kvb_deadlines_run(r);
+	}
+	submit(r);
+	kvb_count(&r->count.turns, 1);
+	if (n) {
+		r->idle_since = 0;
+		r->nap_ns = 0;
+		return;
+	}
+	if (!r->idle_since)
+		r->idle_since = r->now;
+	if (r->now - r->idle_since < atomic_load_explicit(&kvb_live.spin_ns,
+							  memory_order_relaxed))
+		kvb_cpu_relax();
+	else
+		nap(r);
+}
+
+static int ring_init(struct kvb_reactor *r, struct kvb_err *err)
+{
+	/* Best first; older kernels lack some of the flags. */
+	static const unsigned int flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
+		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
+		IORING_SETUP_CQSIZE,
+	};
+	int rc = -EINVAL;
+
+	for (unsigned int i = 0; i < sizeof(flags) / sizeof(flags[0]) && rc; i++) {
+		struct io_uring_params p = { .flags = flags[i], .cq_entries = 8 * RING_ENTRIES };
+
+		rc = io_uring_queue_init_params(RING_ENTRIES, &r->ring, &p);
+		if (rc && rc != -EINVAL)
+			break;
+	}
+	if (rc)
+		return kvb_fail(err, -rc, "io_uring_setup with %d entries: %s%s", RING_ENTRIES,
+				strerror(-rc),
+				rc == -EPERM ? " (see kernel.io_uring_disabled)" : "");
+	return 0;
+}
+
+static int start_stores(struct kvb_reactor *r, struct kvb_err *err)
+{
+	for (unsigned int i = 0; i < r->nns; i++) {
+		struct kvb_ns *ns = r->nss[i];
+
+		for (unsigned int l = ns->nlayers; l-- > 0;) {
+			struct kvb_store *st = &ns->layers[l];
+			size_t size = st->ops->shard_size;
+			int rc = 0;
+
+			if (size) {
+				size = (size + 63) & ~(size_t)63;
+				st->shards[r->id] = aligned_alloc(64, size);
+				if (!st->shards[r->id])
+					return kvb_fail(err, ENOMEM, "%s: out of memory", ns->name);
+				memset(st->shards[r->id], 0, size);
+			}
+			if (st->ops->start)
+				rc = st->ops->start(st, r, err);
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static void stop_stores(struct kvb_reactor *r)
+{
+	for (unsigned int i = 0; i < r->nns; i++) {
+		struct kvb_ns *ns = r->nss[i];
+
+		for (unsigned int l = 0; l < ns->nlayers; l++) {
+			struct kvb_store *st = &ns->layers[l];
+
+			if (st->ops->stop)
+				st->ops->stop(st, r);
+		}
+	}
+}
+
+static void free_reactor(struct kvb_reactor *r)
+{
+	for (unsigned int i = 0; i < r->nns; i++) {
+		for (unsigned int l = 0; l < r->nss[i]->nlayers; l++) {
+			free(r->nss[i]->layers[l].shards[r->id]);
+			r->nss[i]->layers[l].shards[r->id] = NULL;
+		}
+	}
+	while (r->free_ops) {
+		struct kvb_op *op = r->free_ops;
+
+		r->free_ops = op->next;
+		free(op);
+	}
+	kvb_timers_destroy(&r->timers);
+	kvb_bufs_destroy(&r->bufs);
+	if (r->wake_fd >= 0)
+		close(r->wake_fd);
+	free(r->deadlines);
+	free(r->qps);
+	free(r);
+}
+
+static void pin(struct kvb_reactor *r)
+{
+	cpu_set_t set;
+
+	if (r->cpu < 0)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(r->cpu, &set);
+	if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set))
+		kvb_log(KVB_LOG_WARN, "reactor %u: cannot run on CPU %d", r->id, r->cpu);
+}
+
+static void *reactor_main(void *arg)
+{
+	struct kvb_reactor *r = arg;
+	char name[16];
+
+	snprintf(name, sizeof(name), "reactor-%u", r->id % 1000u);
+	pthread_setname_np(pthread_self(), name);
+	pin(r);
+	/* The default slack of 50 us would double the default poll interval. */
+	prctl(PR_SET_TIMERSLACK, 1000);
+	r->start_rc = ring_init(r, &r->start_err);
+	if (!r->start_rc) {
+		arm_wake(r);
+		r->now = clock_ns();
+	}
+	atomic_store(&r->up, true);
+	while (!r->stop && !r->start_rc)
+		turn(r);
+	if (!r->start_rc)
+		io_uring_queue_exit(&r->ring);
+	return NULL;
+}
+
+struct call {
+	struct kvb_msg m;
+	struct kvb_reactor *r;
+	int rc;
+	struct kvb_err *err;
+	_Atomic bool done;
+};
+
+static void do_start_stores(struct kvb_msg *m)
+{
+	struct call *c = (struct call *)m;
+
+	c->rc = start_stores(c->r, c->err);
+	atomic_store(&c->done, true);
+}
+
+static void do_stop_stores(struct kvb_msg *m)
+{
+	struct call *c = (struct call *)m;
+
+	stop_stores(c->r);
+	atomic_store(&c->done, true);
+}
+
+static void do_stop(struct kvb_msg *m)
+{
+	struct call *c = (struct call *)m;
+
+	c->r->stop = true;
+	atomic_store(&c->done, true);
+}
+
+/* Run @fn on @r's thread and wait. Control thread. */
+static int call_reactor(struct kvb_reactor *r, void (*fn)(struct kvb_msg *), struct kvb_err *err)
+{
+	struct call c = { .m.fn = fn, .r = r, .err = err };
+
+	kvb_reactor_send(r, &c.m);
+	while (!atomic_load(&c.done))
+		usleep(100);
+	return c.rc;
+}
+
+int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
+{
+	struct kvb_reactor *r = aligned_alloc(64, (sizeof(*r) + 63) & ~(size_t)63);
+	size_t priv = 0;
+	int rc;
+
+	if (!r)
+		return kvb_fail(err, ENOMEM, "reactor %u: out of memory", conf->id);
+	memset(r, 0, sizeof(*r));
+	r->id = conf->id;
+	r->cpu = conf->cpu;
+	r->state = conf->state;
+	r->nss = conf->nss;
+	r->nns = conf->nns;
+	r->max_ops = conf->max_ops;
+	r->work_tail = &r->work_head;
+	r->wake_io.done = woken;
+	kvb_bufs_init(&r->bufs, conf->buffer_bytes);
+	for (unsigned int i = 0; i < r->nns; i++) {
+		if (r->nss[i]->op_size > priv)
+			priv = r->nss[i]->op_size;
+	}
+	r->op_bytes = (sizeof(struct kvb_op) + priv + 63) & ~(size_t)63;
+	r->deadlines = calloc(r->nns ? r->nns : 1, sizeof(*r->deadlines));
+	r->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!r->deadlines || r->wake_fd < 0) {
+		rc = kvb_fail(err, errno, "reactor %u: %s", conf->id, strerror(errno));
+		free_reactor(r);
+		return rc;
+	}
+	rc = pthread_create(&r->thread, NULL, reactor_main, r);
+	if (rc) {
+		free_reactor(r);
+		return kvb_fail(err, rc, "reactor %u: cannot start a thread: %s", conf->id,
+				strerror(rc));
+	}
+	while (!atomic_load(&r->up))
+		usleep(100);
+	if (r->start_rc) {
+		rc = r->start_rc;
+		*err = r->start_err;
+		pthread_join(r->thread, NULL);
+		free_reactor(r);
+		return rc;
+	}
+	kvb_reactors[r->id] = r;
+	return 0;
+}
+
+int kvb_reactors_start_stores(struct kvb_err *err)
+{
+	for (unsigned int i = 0; i < kvb_nreactors; i++) {
+		int rc = call_reactor(kvb_reactors[i], do_start_stores, err);
+
+		if (rc)
+			return rc;
+		kvb_reactors[i]->stores_up = true;
+	}
+	return 0;
+}
+
+void kvb_reactors_stop(void)
+{
+	for (unsigned int i = 0; i < kvb_nreactors; i++) {
+		if (kvb_reactors[i] && kvb_reactors[i]->stores_up)
+			call_reactor(kvb_reactors[i], do_stop_stores, NULL);
+	}
+	for (unsigned int i = 0; i < kvb_nreactors; i++) {
+		struct kvb_reactor *r = kvb_reactors[i];
+
+		if (!r)
+			continue;
+		call_reactor(r, do_stop, NULL);
+		pthread_join(r->thread, NULL);
+		free_reactor(r);
+		kvb_reactors[i] = NULL;
+	}
+}
