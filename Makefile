@@ -77,7 +77,8 @@ endif
 # ---- Flags ---------------------------------------------------------------------------------------
 
 SANFLAGS_address	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
-SANFLAGS_thread		:= -fsanitize=thread
+# gcc warns of fences, which TSan does not model: ours order accesses against other processes.
+SANFLAGS_thread		:= -fsanitize=thread $(if $(findstring clang,$(CC)),,-Wno-tsan)
 SANFLAGS_fuzz		:= -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 SANFLAGS		:= $(if $(SAN),$(or $(SANFLAGS_$(SAN)),$(error SAN=$(SAN): not one of address thread fuzz)))
 
