@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 
-#define KVB_NSID_MAX 65535u
+#define KVB_NSID_MAX 1024u	/* sessions index by it */
 
 struct kvb_nsconf {
 	char name[KVB_NAME_MAX + 1];
