@@ -174,6 +174,23 @@ GKV_API uint32_t gkv_qp_id(const struct gkv_qp *qp);
 /* Commands that may be submitted now. */
 GKV_API uint32_t gkv_qp_room(const struct gkv_qp *qp);
 
+/* Counters of a queue pair since it was created. */
+struct gkv_qp_stats {
+	uint32_t size;			/* sizeof(struct gkv_qp_stats), set by the caller */
+	uint32_t rsvd;
+	uint64_t submitted;		/* commands */
+	uint64_t completed;		/* completions reaped, late ones included */
+	uint64_t timeouts;		/* commands reported with GKV_C_TIMEDOUT */
+	uint64_t late;			/* of them: answered later */
+	uint64_t lost;			/* commands reported with GKV_C_LOST */
+	uint64_t bad_cid;		/* completions ignored: no such command outstanding */
+	uint64_t bad_sqhd;		/* completions with an impossible SQ head */
+	uint64_t wakeups;		/* system calls to wake the daemon */
+	uint64_t sleeps;		/* system calls to sleep in gkv_wait() */
+};
+/* The queue pair's own thread only. */
+GKV_API int gkv_qp_stats(const struct gkv_qp *qp, struct gkv_qp_stats *stats);
+
 /* ---- Commands ----------------------------------------------------------- */
 
 enum gkv_opcode {

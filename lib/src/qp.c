@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/* Queue pairs: creating, resetting, destroying. */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "impl.h"
+
+#define DEFAULT_DEPTH	128u
+#define ALIGN_4K(n)	(((size_t)(n) + 4095) & ~(size_t)4095)
+#define SGL_PER_PAGE(page) ((page) / sizeof(struct gkv_sgl_desc) - 1)
+
+/* Local state of a queue pair that has just been created or reset. */
+void gkvi_qp_fresh(struct gkv_qp *qp)
+{
+	uint32_t n = qp->depth - 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct slot *s = &qp->slots[i];
+
+		if (s->state == SLOT_QUARANTINE)
+			gkvi_quarantine(qp, i, -1);
+		/* The generation in the CID goes on: old completions stay strangers. */
+		s->state = SLOT_FREE;
+		s->list = 0;
+		s->n_mem = 0;
+		qp->free_cids[i] = (uint16_t)(n - 1 - i);
+	}
+	for (uint32_t i = 0; i < qp->list_pages; i++)
+		qp->list_next[i] = i + 2 > qp->list_pages ? 0 : i + 2;
+	qp->list_free = qp->list_pages ? 1 : 0;
+	qp->n_list_free = qp->list_pages;
+	qp->n_free = n;
+	qp->outstanding = 0;
+	qp->n_busy = 0;
+	qp->sq_tail = 0;
+	qp->sq_head = 0;
+	qp->cq_head = 0;
+	qp->phase = 1;
+	qp->next_scan = 0;
+}
+
+/* Where the doorbells are depends on the stride that the daemon of the day wants. */
+static int place_doorbells(struct gkv_qp *qp)
+{
+	struct gkv *g = qp->g;
+	size_t sq = GKV_SQ_TAIL_DB((size_t)qp->qid, g->dstrd);
+	size_t cq = GKV_CQ_HEAD_DB((size_t)qp->qid, g->dstrd);
+
+	if (cq + sizeof(uint32_t) > g->db_len)
+		return gkvi_err(-EPROTO, "doorbells of queue pair %u with stride %u do not fit the "
+					 "session's %zu bytes", qp->qid, g->dstrd, g->db_len);
+	qp->sq_db = (uint32_t *)((char *)g->db + sq);
+	qp->cq_db = (uint32_t *)((char *)g->db + cq);
+	return 0;
+}
+
+/* Rings, record and doorbells as the daemon wants them for a new queue pair: zero. */
+void gkvi_qp_wipe(struct gkv_qp *qp)
+{
+	store_release(qp->sq_db, 0);
+	store_release(qp->cq_db, 0);
+	memset(qp->map, 0, qp->list_off);
+}
+
+/*
+ * Hand @qp to the daemon on @sock, or to the session's if @sock is negative. Caller
+ * holds g->lock.
+ */
+int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume)
+{
+	bool host = !(qp->flags & GKV_QP_POLLED);
+	int fds[3] = { qp->fd, qp->fd, qp->fd };
+	struct gkv_msg_qp_add_reply r;
+	struct gkv_msg_qp_add m;
+	uint32_t flags = 0;
+	int efd = -1, ret;
+
+	if (!resume) {
+		ret = place_doorbells(qp);
+		if (ret)
+			return ret;
+		store_release(qp->sq_db, 0);
+		store_release(qp->cq_db, 0);
+	}
+	if (resume)
+		flags |= GKV_QP_F_RESUME;
+	if (host)
+		flags |= GKV_QP_F_HOST;
+	if (qp->flags & GKV_QP_CSUM)
+		flags |= GKV_QP_F_CSUM;
+	gkvi_hdr(&m.hdr, GKV_MSG_QP_ADD, sizeof(m));
+	m.qid = htole32(qp->qid);
+	m.depth = htole32(qp->depth);
+	m.flags = htole32(flags);
+	m.cq_offset = htole64(qp->cq_off);
+	m.rec_offset = htole64(qp->rec_off);
+	if (sock < 0)
+		ret = gkvi_call(g, &m.hdr, sizeof(m), fds, 3, &r, sizeof(r), &efd, host ? 1 : 0);
+	else
+		ret = gkvi_exchange(g, sock, &m.hdr, sizeof(m), fds, 3, &r, sizeof(r), &efd,
+				    host ? 1 : 0, 30 * NSEC_PER_SEC);
+	if (ret)
+		return ret;
+	if (le32toh(r.reactor) >= le32toh(g->hello.reactors)) {
+		if (efd >= 0)
+			close(efd);
+		return gkvi_err(-EPROTO, "kvbridged gave reactor %u of %u", le32toh(r.reactor),
+				le32toh(g->hello.reactors));
+	}
+	if (host && qp->efd < 0) {
+		qp->efd = efd;
+	} else if (host) {
+		/* The owner may be writing the old one: it must keep its number. */
+		ret = dup3(efd, qp->efd, O_CLOEXEC) < 0 ? -errno : 0;
+		close(efd);
+		if (ret)
+			return gkvi_err(ret, "eventfd: %s", strerror(-ret));
+	}
+	store_release(&qp->reactor, le32toh(r.reactor));
+	return 0;
+}
+
+/* Wake the reactor of @qp, whether it sleeps or not. */
+void gkvi_wake(struct gkv_qp *qp)
+{
+	uint64_t one = 1;
+	ssize_t n;
+
+	do {
+		n = write(qp->efd, &one, sizeof(one));
+	} while (n < 0 && errno == EINTR);
+	/* EAGAIN: the counter is full, so the reactor has plenty to wake up for. */
+}
+
+static void qp_free(struct gkv_qp *qp)
+{
+	if (qp->map)
+		munmap(qp->map, qp->map_len);
+	if (qp->fd >= 0)
+		close(qp->fd);
+	if (qp->efd >= 0)
+		close(qp->efd);
+	free(qp->slots);
+	free(qp->free_cids);
+	free(qp->list_next);
+	free(qp->seg_mem);
+	free(qp);
+}
+
+void gkvi_qp_free_all(struct gkv *g)
+{
+	while (g->qps.next != &g->qps) {
+		struct gkv_qp *qp = container_of(g->qps.next, struct gkv_qp, node);
+
+		list_del(&qp->node);
+		qp_free(qp);
+	}
+}
+
+/* How many pages of lists @qp may need at a time. They cost nothing until used. */
+static uint32_t list_pages(const struct gkv_qp *qp, uint32_t page)
+{
+	size_t per_cmd = 0, n;
+
+	if (qp->max_segs > 1)
+		per_cmd = (qp->max_segs + SGL_PER_PAGE(page) - 1) / SGL_PER_PAGE(page);
+	n = per_cmd * (qp->depth - 1);
+	if (qp->flags & GKV_QP_PRP) {
+		size_t per_page = page / sizeof(uint64_t) - 1;
+
+		/* One each, and one command of any 32-bit length on top. */
+		n = (qp->depth - 1) + (((size_t)1 << 32) / page + per_page) / per_page + 1;
+	}
+	if (n > LIST_PAGES_MAX)
+		n = LIST_PAGES_MAX;
+	return (uint32_t)n;
+}
+
+static int qp_map(struct gkv_qp *qp, uint32_t page)
+{
+	size_t off;
+
+	qp->cq_off = ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_sqe));
+	qp->rec_off = qp->cq_off + ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_cqe));
+	off = qp->rec_off + GKV_REC_LEN(qp->depth);
+	qp->list_off = (off + page - 1) & ~((size_t)page - 1);
+	qp->list_pages = list_pages(qp, page);
+	qp->map_len = qp->list_off + (size_t)qp->list_pages * page;
+
+	qp->fd = gkvi_memfd("gkv-qp", qp->map_len);
+	if (qp->fd < 0)
+		return qp->fd;
+	qp->map = mmap(NULL, qp->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, qp->fd, 0);
+	if (qp->map == MAP_FAILED) {
+		int ret = -errno;
+
+		qp->map = NULL;
+		return gkvi_err(ret, "cannot map %zu bytes of queue pair: %s", qp->map_len,
+				strerror(-ret));
+	}
+	qp->sq = qp->map;
+	qp->cq = (struct gkv_cqe *)((char *)qp->map + qp->cq_off);
+	qp->rec = (struct gkv_rec_hdr *)((char *)qp->map + qp->rec_off);
+	qp->list = (uint8_t *)qp->map + qp->list_off;
+	qp->list_iova = (uintptr_t)qp->list;
+
+	qp->slots = calloc(qp->depth, sizeof(*qp->slots));
+	qp->free_cids = calloc(qp->depth, sizeof(*qp->free_cids));
+	if (qp->list_pages)
+		qp->list_next = calloc(qp->list_pages, sizeof(*qp->list_next));
+	if (qp->max_segs > 1)
+		qp->seg_mem = calloc((size_t)qp->depth * qp->max_segs, sizeof(*qp->seg_mem));
+	if (!qp->slots || !qp->free_cids || (qp->list_pages && !qp->list_next) ||
+	    (qp->max_segs > 1 && !qp->seg_mem))
+		return gkvi_err(-ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < qp->depth; i++)
+		qp->slots[i].cid = (uint16_t)i;
+	return 0;
+}
+
+static int qp_check(struct gkv *g, const struct gkv_qp_opts *o)
+{
+	uint32_t max = le32toh(g->hello.max_depth);
+
+	if (g->flags & GKV_CONNECT_CONTROL)
+		return gkvi_err(-EINVAL, "a control session (GKV_CONNECT_CONTROL) has no queue pairs");
+	if (o->flags & ~(GKV_QP_CSUM | GKV_QP_PRP | GKV_QP_POLLED))
+		return gkvi_err(-EINVAL, "unknown flags 0x%x", o->flags);
+	if (o->depth < GKV_DEPTH_MIN || o->depth > max)
+		return gkvi_err(-EINVAL, "depth %u, kvbridged takes %u to %u entries", o->depth,
+				GKV_DEPTH_MIN, max);
+	if (o->max_segs > 65535)
+		return gkvi_err(-EINVAL, "max_segs %u, the limit is 65535", o->max_segs);
+	if ((o->flags & GKV_QP_CSUM) && !(le64toh(g->hello.features) & GKV_FEATURE_CSUM))
+		return gkvi_err(-EOPNOTSUPP, "kvbridged does not offer checksums (GKV_QP_CSUM)");
+	return 0;
+}
+
+/* Caller holds g->lock. */
+static int qp_create(struct gkv *g, const struct gkv_qp_opts *o, struct gkv_qp *qp)
+{
+	uint32_t bits = 1;
+	int ret;
+
+	ret = qp_check(g, o);
+	if (ret)
+		return ret;
+	for (qp->qid = 1; qp->qid <= g->max_qps && g->qp_by_id[qp->qid]; qp->qid++)
+		;
+	if (qp->qid > g->max_qps)
+		return gkvi_err(-ENOSPC, "the session has %u queue pairs, which is its limit",
+				g->max_qps);
+	qp->depth = o->depth;
+	qp->flags = o->flags;
+	qp->max_segs = o->max_segs ? o->max_segs : 1;
+	qp->timeout_ns = o->timeout_ns;
+	qp->spin_ns = 20000;
+	qp->epoch = load_relaxed(&g->epoch);
+	qp->hit_seq = 1;	/* odd: never the version of an answer */
+	while ((1u << bits) < qp->depth)
+		bits++;
+	qp->cid_mask = (uint16_t)((1u << bits) - 1);
+	qp->cid_step = (uint16_t)(1u << bits);
+	ret = qp_map(qp, g->page_size);
+	if (ret)
+		return ret;
+	gkvi_qp_fresh(qp);
+	/* Take the number first: gkvi_call() may give up the lock. */
+	g->qp_by_id[qp->qid] = qp;
+	if (qp->list_pages) {
+		qp->list_mem = gkvi_mem_internal(g, qp->fd, qp->list_off, qp->map_len - qp->list_off,
+						 qp->list, &ret);
+		if (!qp->list_mem)
+			goto fail;
+	}
+	ret = gkvi_qp_add(g, -1, qp, false);
+	if (ret) {
+		if (qp->list_mem)
+			gkvi_mem_internal_free(g, qp->list_mem);
+		goto fail;
+	}
+	list_add_tail(&qp->node, &g->qps);
+	return 0;
+fail:
+	g->qp_by_id[qp->qid] = NULL;
+	return ret;
+}
+
+int gkv_qp_create(struct gkv *g, const struct gkv_qp_opts *opts, struct gkv_qp **out)
+{
+	struct gkv_qp_opts o = { 0 };
+	struct gkv_qp *qp;
+	int ret;
+
+	if (!out)
+		return gkvi_err(-EINVAL, "no place for the queue pair handle");
+	*out = NULL;
+	if (opts) {
+		if (opts->size < sizeof(uint32_t))
+			return gkvi_err(-EINVAL, "struct gkv_qp_opts: size is not set");
+		for (size_t i = sizeof(o); i < opts->size; i++)
+			if (((const char *)opts)[i])
+				return gkvi_err(-EINVAL, "struct gkv_qp_opts: options that this "
+							 "library does not know");
+		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	}
+	if (!o.depth)
+		o.depth = DEFAULT_DEPTH;
+	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
+		return gkvi_err(-ENOMEM, "out of memory");
+	memset(qp, 0, sizeof(*qp));
+	qp->g = g;
+	qp->fd = -1;
+	qp->efd = -1;
+	pthread_mutex_lock(&g->lock);
+	ret = qp_create(g, &o, qp);
+	pthread_mutex_unlock(&g->lock);
+	if (ret) {
+		/* Freeing must not lose the text that says why. */
+		qp_free(qp);
+		return ret;
+	}
+	*out = qp;
+	return 0;
+}
+
+static int qp_request(struct gkv_qp *qp, uint16_t type)
+{
+	struct gkv_msg_reply r;
+	struct gkv_msg_id m;
+
+	gkvi_hdr(&m.hdr, type, sizeof(m));
+	m.id = htole32(qp->qid);
+	return gkvi_call(qp->g, &m.hdr, sizeof(m), NULL, 0, &r, sizeof(r), NULL, 0);
+}
+
+int gkv_qp_destroy(struct gkv_qp *qp)
+{
+	struct gkv *g;
+	int ret = 0;
+
+	if (!qp)
+		return 0;
+	g = qp->g;
+	pthread_mutex_lock(&g->lock);
+	/* With nothing outstanding there is nothing to wait for a daemon that is away. */
+	if (load_acquire(&qp->link) == QP_LIVE && !g->dead &&
+	    (qp->outstanding || load_relaxed(&g->up))) {
+		ret = qp_request(qp, GKV_MSG_QP_DEL);
+		/* Lost at a hand-over meanwhile: nobody serves it any more. */
+		if (ret && (load_acquire(&qp->link) != QP_LIVE || g->dead || !qp->outstanding))
+			ret = 0;
+	}
+	if (!ret) {
+		list_del(&qp->node);
+		g->qp_by_id[qp->qid] = NULL;
+		gkvi_qp_fresh(qp);	/* ends quarantine */
+		if (qp->list_mem)
+			gkvi_mem_internal_free(g, qp->list_mem);
+	}
+	pthread_mutex_unlock(&g->lock);
+	if (!ret)
+		qp_free(qp);
+	return ret;
+}
+
+int gkv_qp_reset(struct gkv_qp *qp)
+{
+	struct gkv *g = qp->g;
+	uint32_t link;
+	int ret;
+
+	pthread_mutex_lock(&g->lock);
+	link = load_acquire(&qp->link);
+	if (link == QP_LIVE) {
+		ret = qp_request(qp, GKV_MSG_QP_RESET);
+		if (!ret)
+			gkvi_qp_fresh(qp);
+		else
+			link = load_acquire(&qp->link);
+	}
+	if (link == QP_DEAD) {
+		ret = gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon", qp->qid);
+	} else if (link != QP_LIVE) {
+		gkvi_qp_wipe(qp);
+		gkvi_qp_fresh(qp);
+		ret = gkvi_qp_add(g, -1, qp, false);
+		if (!ret)
+			store_release(&qp->link, QP_LIVE);
+	}
+	pthread_mutex_unlock(&g->lock);
+	return ret;
+}
+
+uint32_t gkv_qp_depth(const struct gkv_qp *qp)
+{
+	return qp->depth;
+}
+
+uint32_t gkv_qp_id(const struct gkv_qp *qp)
+{
+	return qp->qid;
+}
+
+int gkv_qp_stats(const struct gkv_qp *qp, struct gkv_qp_stats *stats)
+{
+	struct gkv_qp_stats s = qp->stats;
+
+	if (!stats || stats->size < sizeof(uint32_t))
+		return gkvi_err(-EINVAL, "struct gkv_qp_stats: size is not set");
+	s.size = stats->size;
+	memcpy(stats, &s, stats->size < sizeof(s) ? stats->size : sizeof(s));
+	return 0;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef GKVI_REAP_H
+#define GKVI_REAP_H
+
+#include "impl.h"
+
+/* A submission to a queue pair that is not served: 0, or -ENOTCONN if it never will be. */
+int gkvi_qp_unlinked(struct gkv_qp *qp);
+
+#endif
