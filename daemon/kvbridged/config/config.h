@@ -90,7 +90,9 @@ void kvb_config_free(struct kvb_config *cfg);
 int kvb_conf_add(struct kvb_conf *c, const char *name, const char *value, unsigned int line,
 		 enum kvb_origin origin, struct kvb_err *err);
 void kvb_conf_clear(struct kvb_conf *c);
+/* The one in force: an option of the command line comes before the file. */
 const struct kvb_conf_key *kvb_conf_find(const struct kvb_conf *c, const char *name);
+void kvb_conf_mark_used(const struct kvb_conf *c, const char *name);
 /* A layer's view of @c. The keys stay @c's. */
 struct kvb_conf kvb_conf_layer(const struct kvb_conf *c, const char *layer);
 /* Fails, naming it, when a key of the view or section was never asked for. */

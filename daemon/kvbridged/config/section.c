@@ -73,6 +73,16 @@ const struct kvb_conf_key *kvb_conf_find(const struct kvb_conf *c, const char *n
 	return best;
 }
 
+void kvb_conf_mark_used(const struct kvb_conf *c, const char *name)
+{
+	for (size_t i = 0; i < c->nkeys; i++) {
+		const char *n = local_name(c, &c->keys[i]);
+
+		if (n && !strcmp(n, name))
+			c->keys[i].used = true;
+	}
+}
+
 struct kvb_conf kvb_conf_layer(const struct kvb_conf *c, const char *layer)
 {
 	struct kvb_conf view = *c;

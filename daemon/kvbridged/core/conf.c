@@ -17,7 +17,7 @@ const char *kvb_conf_get(const struct kvb_conf *c, const char *key)
 
 	if (!k)
 		return NULL;
-	((struct kvb_conf_key *)k)->used = true;
+	kvb_conf_mark_used(c, key);
 	return k->value;
 }
 
