@@ -43,6 +43,8 @@ unset GKV_LONG
 program good <<<'echo "ok 1 - one"; echo "ok 2 - two"; echo 1..2'
 program bad <<<'echo "ok 1 - one"; echo "not ok 2 - two"; echo 1..2; exit 1'
 program skips <<<'echo "ok 1 - one"; echo "ok 2 - two # SKIP no such disk"; echo 1..2'
+program skips_silently <<<'echo "ok 1 - one"; echo "not ok 2 # SKIP two"; echo 1..2'
+program cmocka_skip <<<'echo "ok 1 - one"; echo "no such disk"; echo "not ok 2 # SKIP two"; echo 1..2'
 program quiet_failure <<<'echo "ok 1 - one"; echo 1..1; exit 3'
 program crash <<<'echo "ok 1 - one"; kill -SEGV $$'
 program hang <<<'echo "ok 1 - one"; sleep 60'
@@ -54,6 +56,8 @@ printf 'echo "ok 1 - one"\n(sleep 60) &\necho $! >%s/orphan\necho 1..1\n' "$work
 totals good 2 0 0 "passes are counted"
 totals bad 1 1 0 "a failed test is counted once"
 totals skips 1 0 1 "a skipped test is counted apart"
+totals cmocka_skip 1 0 1 "cmocka's way of skipping is counted so"
+totals skips_silently 1 1 0 "a skip without a reason is a failure"
 totals quiet_failure 1 1 0 "an exit status without a failed test is a failure"
 totals crash 1 1 0 "a crash is a failure"
 totals hang 1 1 0 "running into the time limit is a failure"

@@ -123,6 +123,7 @@ def describe(status):
 def parse_tap(text):
     """Returns (list of (name, status, reason), planned count or None, skip-all reason)."""
     tests, plan, skip_all = [], None, None
+    said = ""
     for line in text.splitlines():
         match = TAP_PLAN.match(line)
         if match:
@@ -133,16 +134,18 @@ def parse_tap(text):
             continue
         match = TAP_LINE.match(line)
         if not match:
+            said = line.strip("# \t") or said
             continue
         name = match.group(3).strip()
         skip = TAP_SKIP.search(name)
         if skip:
-            # cmocka writes "not ok 2 # SKIP name" and has no room for a reason.
+            # cmocka writes "not ok 2 # SKIP name"; the reason is what the test printed before.
             before = name[:skip.start()].strip(" -")
-            name, reason = (before, skip.group(1)) if before else (skip.group(1), "")
-            tests.append((name, "skip", reason or "no reason given"))
+            name, reason = (before, skip.group(1)) if before else (skip.group(1), said)
+            tests.append((name, "skip", reason))
         else:
             tests.append((name, "fail" if match.group(1) else "pass", ""))
+        said = ""
     return tests, plan, skip_all
 
 
@@ -168,7 +171,10 @@ def run_program(program, args, results):
     with open(log_path, encoding="utf-8", errors="replace") as log:
         text = log.read()
     tests, plan, skip_all = parse_tap(text)
-    failures = sum(status_ == "fail" for _, status_, _ in tests)
+    # A skip without a reason is a check that silently does not happen.
+    tests = [(test, "fail", "skipped without a reason") if how == "skip" and not why else
+             (test, how, why) for test, how, why in tests]
+    failures = sum(how == "fail" for _, how, _ in tests)
     for test in tests:
         results.add(name, *test)
     if skip_all is not None and not tests:
