@@ -129,7 +129,7 @@ int ctl_value_len(struct ctl *c, const uint8_t *key, uint8_t len, uint32_t *byte
 
 /* ---- Output (view.c) ---- */
 
-enum view_kind { VIEW_PLAIN, VIEW_BYTES, VIEW_TIME_NS, VIEW_TIME_S, VIEW_LIST };
+enum view_kind { VIEW_PLAIN, VIEW_BYTES, VIEW_TIME_NS, VIEW_TIME_S, VIEW_LIST, VIEW_HEX };
 
 struct view_col {
 	const char *field;
@@ -143,6 +143,9 @@ void view_json(struct json_object *obj);
 /* One row per object of @array; a missing field is printed as "-". */
 void view_table(struct json_object *array, const struct view_col *cols, size_t ncols,
 		const char *indent);
+
+/* The same with every scalar field of the first object as a column. */
+void view_rows(struct json_object *array, const char *indent);
 
 /* Every member as "name value", nested objects indented, zero counters left out on request. */
 void view_object(struct json_object *obj, const char *indent, bool skip_zero);

@@ -80,12 +80,6 @@ static void view_counters(struct json_object *obj, const char *title, const char
 static void status_text(struct json_object *doc)
 {
 	struct json_object *reactors = rows(doc, "reactors"), *head = json_object_new_object();
-	static const struct view_col cols[] = {
-		{ "id", "REACTOR", VIEW_PLAIN },  { "cpu", "CPU", VIEW_PLAIN },
-		{ "qps", "QPS", VIEW_PLAIN },	  { "turns", "TURNS", VIEW_PLAIN },
-		{ "sleeps", "SLEEPS", VIEW_PLAIN }, { "ops", "OPS", VIEW_PLAIN },
-		{ "busy", "BUSY", VIEW_PLAIN },
-	};
 	char text[64];
 
 	json_object_object_foreach(doc, name, v)
@@ -104,8 +98,8 @@ static void status_text(struct json_object *doc)
 	view_object(head, "", false);
 	json_object_put(head);
 	if (reactors) {
-		putchar('\n');
-		view_table(reactors, COLS(cols), "");
+		printf("\nReactors\n");
+		view_rows(reactors, "  ");
 	}
 	view_counters(doc, "\nCounters (those that are not 0)", "  ");
 }
@@ -207,14 +201,17 @@ static void session_text(struct json_object *s)
 {
 	static const struct view_col region_cols[] = {
 		{ "id", "REGION", VIEW_PLAIN },
-		{ "iova", "IOVA", VIEW_PLAIN },
+		{ "iova", "IOVA", VIEW_HEX },
 		{ "len", "LENGTH", VIEW_BYTES },
-		{ "flags", "FLAGS", VIEW_PLAIN },
+		{ "flags", "FLAGS", VIEW_HEX },
+		{ "dead", "DEAD", VIEW_PLAIN },
 	};
 	static const struct view_col qp_cols[] = {
 		{ "qid", "QUEUE", VIEW_PLAIN },	      { "depth", "DEPTH", VIEW_PLAIN },
-		{ "mode", "MODE", VIEW_PLAIN },	      { "state", "STATE", VIEW_PLAIN },
+		{ "mode", "MODE", VIEW_HEX },	      { "state", "STATE", VIEW_PLAIN },
 		{ "outstanding", "OUTSTANDING", VIEW_PLAIN }, { "reactor", "REACTOR", VIEW_PLAIN },
+		{ "host", "HOST", VIEW_PLAIN },	      { "checksums", "CHECKSUMS", VIEW_PLAIN },
+		{ "reason", "REASON", VIEW_PLAIN },
 	};
 	struct json_object *list;
 
@@ -294,26 +291,37 @@ static int watch_option(struct ctl *c, int val, const char *arg)
 	return EX_DONE;
 }
 
-/* What changed between two reports taken @seconds apart, per second. */
+/* What changed between two sets of counters, some in groups, per second. */
+static void add_rates(struct json_object *out, struct json_object *before,
+		      struct json_object *after, double seconds)
+{
+	json_object_object_foreach(after, name, v)
+	{
+		struct json_object *old, *group;
+
+		if (!json_object_object_get_ex(before, name, &old) || !v || !old)
+			continue;
+		if (json_object_is_type(v, json_type_object) &&
+		    json_object_is_type(old, json_type_object)) {
+			group = json_object_new_object();
+			add_rates(group, old, v, seconds);
+			json_object_object_add(out, name, group);
+		} else if (json_object_is_type(v, json_type_int)) {
+			double delta = (double)(json_object_get_int64(v) -
+						json_object_get_int64(old));
+
+			json_object_object_add(out, name, json_object_new_double(delta / seconds));
+		}
+	}
+}
+
 static struct json_object *rates(struct json_object *before, struct json_object *after,
 				 double seconds)
 {
-	struct json_object *out = json_object_new_object(), *a = counters_of(before),
-			   *b = counters_of(after);
+	struct json_object *out = json_object_new_object();
 
-	if (!a || !b)
-		return out;
-	json_object_object_foreach(b, name, v)
-	{
-		struct json_object *old;
-		double delta;
-
-		if (!v || !json_object_is_type(v, json_type_int) ||
-		    !json_object_object_get_ex(a, name, &old))
-			continue;
-		delta = (double)(json_object_get_int64(v) - json_object_get_int64(old));
-		json_object_object_add(out, name, json_object_new_double(delta / seconds));
-	}
+	if (counters_of(before) && counters_of(after))
+		add_rates(out, counters_of(before), counters_of(after), seconds);
 	return out;
 }
 

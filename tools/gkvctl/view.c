@@ -109,10 +109,13 @@ static void cell_text(struct json_object *v, enum view_kind kind, char *buf, siz
 	}
 	switch (kind) {
 	case VIEW_BYTES:
-		view_size((uint64_t)json_object_get_int64(v), buf, len);
+		view_size(json_object_get_uint64(v), buf, len);
+		break;
+	case VIEW_HEX:
+		snprintf(buf, len, "0x%" PRIx64, json_object_get_uint64(v));
 		break;
 	case VIEW_TIME_NS:
-		view_time_ns((uint64_t)json_object_get_int64(v), buf, len);
+		view_time_ns(json_object_get_uint64(v), buf, len);
 		break;
 	case VIEW_TIME_S:
 		view_time_ns((uint64_t)(json_object_get_double(v) * 1e9), buf, len);
@@ -181,8 +184,7 @@ static void nested_indent(const char *indent, char *buf, size_t len)
 	snprintf(buf, len, "%s  ", indent);
 }
 
-/* An array of objects whose fields are not known beforehand: the scalars of the first. */
-static void view_any_table(struct json_object *array, const char *indent)
+void view_rows(struct json_object *array, const char *indent)
 {
 	struct view_col cols[24];
 	size_t n = 0;
@@ -220,7 +222,7 @@ void view_object(struct json_object *obj, const char *indent, bool skip_zero)
 			   json_object_is_type(json_object_array_get_idx(val, 0),
 					       json_type_object)) {
 			printf("%s%s:\n", indent, key);
-			view_any_table(val, sub);
+			view_rows(val, sub);
 		} else {
 			list_text(val, ", ", text, sizeof(text));
 			printf("%s%-*s  %s\n", indent, (int)width, key, text);
