@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/* gkv-bench run: options, set-up, the phases. */
+#include "run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "util.h"
+
+const char *const kind_names[N_KINDS] = { "retrieve", "store", "exist", "delete", "list", "flush" };
+
+static const char usage[] =
+	"usage: gkv-bench run [options]\n"
+	"\n"
+	"Runs a mix of commands and reports latency and rates.\n"
+	"  --socket PATH        control socket of the daemon (default $GKV_SOCKET)\n"
+	"  --ns NAME            namespace (default: the first one)\n"
+	"  --mix LIST           e.g. retrieve:70,store:20,exist:10; also delete, list, flush\n"
+	"                       (default retrieve)\n"
+	"  --sizes S            value size: 4K; a choice 4K,64K; any size in 1K-64K (default 4K)\n"
+	"  --keys N             key space (default 10000)\n"
+	"  --dist D             uniform, zipf, or zipf:THETA with 0 < THETA < 1 (default uniform)\n"
+	"  --qd N               commands outstanding per queue pair (default 1)\n"
+	"  --qps N              queue pairs in all (default: one a thread)\n"
+	"  --threads N          client threads (default 1)\n"
+	"  --batch N            ring the doorbell once N places are free (default: QD/4 above\n"
+	"                       QD 32, else 1)\n"
+	"  --time T             duration (default 5s)\n"
+	"  --count N            stop after N commands instead\n"
+	"  --fill yes|no        store every key first (default: yes when the mix reads or deletes)\n"
+	"  --verify on|off      stored values are patterns, retrieved ones are compared byte by\n"
+	"                       byte (default on)\n"
+	"  --seed N             seed of the patterns (default 1)\n"
+	"  --prp                describe buffers with PRPs\n"
+	"  --csum               crc32c travels with the values\n"
+	"  --polled             never wake the daemon: act as a GPU does\n"
+	"  --spin               never sleep while waiting for completions\n"
+	"  --idle-qps N         N further queue pairs, polled and idle (default 0)\n"
+	"  --idle-depth N       entries of each (default 1024)\n"
+	"  --timeout T          deadline of a command (default: follows the namespace)\n"
+	"  --list-len SIZE      buffer of a List (default 4K)\n"
+	"  --cpus LIST          processors for the threads, in order\n"
+	"  --plot FILE.svg      draw the latency distribution\n"
+	"  -o, --output FORMAT  text or json\n"
+	"  -q, --quiet          no progress\n";
+
+static uint64_t number_arg(const char *name, const char *arg, uint64_t min, uint64_t max)
+{
+	uint64_t v;
+
+	if (parse_count(arg, &v) || v < min || v > max)
+		die("run: --%s %s: must be %" PRIu64 " to %" PRIu64, name, arg, min, max);
+	return v;
+}
+
+static bool yes_no(const char *name, const char *arg)
+{
+	if (!strcmp(arg, "yes") || !strcmp(arg, "on"))
+		return true;
+	if (strcmp(arg, "no") && strcmp(arg, "off"))
+		die("run: --%s %s: must be on or off", name, arg);
+	return false;
+}
+
+static void parse_mix(struct run_cfg *c, const char *arg)
+{
+	char *copy = strdup(arg), *save = NULL;
+
+	memset(c->weight, 0, sizeof(c->weight));
+	for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+		char *colon = strchr(t, ':');
+		uint64_t weight = 1;
+		int k;
+
+		if (colon) {
+			*colon = 0;
+			if (parse_count(colon + 1, &weight) || weight > 1000000)
+				die("run: --mix: weight of %s must be 0 to 1000000", t);
+		}
+		for (k = 0; k < N_KINDS; k++)
+			if (!strcmp(t, kind_names[k]))
+				break;
+		if (k == N_KINDS)
+			die("run: --mix: %s: not one of retrieve, store, exist, delete, list, flush",
+			    t);
+		c->weight[k] += weight;
+	}
+	free(copy);
+	c->mix_text = arg;
+}
+
+static void parse_sizes(struct run_cfg *c, const char *arg)
+{
+	char *copy = strdup(arg), *dash = strchr(copy, '-'), *save = NULL;
+
+	c->n_sizes = 0;
+	c->range = false;
+	if (dash) {
+		*dash = 0;
+		if (parse_size(copy, &c->size[0]) || parse_size(dash + 1, &c->size[1]) ||
+		    c->size[0] > c->size[1])
+			die("run: --sizes %s: not a range such as 4K-64K", arg);
+		c->range = true;
+		c->n_sizes = 2;
+	} else {
+		for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save))
+			if (c->n_sizes == MAX_SIZES || parse_size(t, &c->size[c->n_sizes++]))
+				die("run: --sizes %s: not a list of at most %d sizes", arg, MAX_SIZES);
+	}
+	if (!c->n_sizes)
+		die("run: --sizes: no size given");
+	c->size_max = 0;
+	for (uint32_t i = 0; i < c->n_sizes; i++)
+		if (c->size[i] > c->size_max)
+			c->size_max = c->size[i];
+	if (c->size_max > UINT32_MAX)
+		die("run: --sizes %s: a value has at most 4294967295 bytes", arg);
+	free(copy);
+	c->sizes_text = arg;
+}
+
+static void parse_dist(struct run_cfg *c, const char *arg)
+{
+	char *end;
+
+	if (!strcmp(arg, "uniform")) {
+		c->theta = 0;
+		return;
+	}
+	c->theta = 0.99;
+	if (!strcmp(arg, "zipf"))
+		return;
+	if (!strncmp(arg, "zipf:", 5)) {
+		c->theta = strtod(arg + 5, &end);
+		if (!*end && end != arg + 5 && c->theta > 0 && c->theta < 1)
+			return;
+	}
+	die("run: --dist %s: must be uniform, zipf or zipf:THETA with 0 < THETA < 1", arg);
+}
+
+static bool parse_args(struct run_cfg *c, int argc, char **argv)
+{
+	enum {
+		O_SOCKET = 256, O_NS, O_MIX, O_SIZES, O_KEYS, O_DIST, O_QD, O_QPS, O_THREADS,
+		O_BATCH, O_TIME, O_COUNT, O_FILL, O_VERIFY, O_SEED, O_PRP, O_CSUM, O_POLLED,
+		O_SPIN, O_IDLEQPS, O_IDLEDEPTH, O_TIMEOUT, O_LISTLEN, O_CPUS, O_PLOT,
+	};
+	static const struct option longopts[] = {
+		{ "socket", required_argument, NULL, O_SOCKET },
+		{ "ns", required_argument, NULL, O_NS },
+		{ "mix", required_argument, NULL, O_MIX },
+		{ "size", required_argument, NULL, O_SIZES },
+		{ "sizes", required_argument, NULL, O_SIZES },
+		{ "keys", required_argument, NULL, O_KEYS },
+		{ "dist", required_argument, NULL, O_DIST },
+		{ "qd", required_argument, NULL, O_QD },
+		{ "qps", required_argument, NULL, O_QPS },
+		{ "threads", required_argument, NULL, O_THREADS },
+		{ "batch", required_argument, NULL, O_BATCH },
+		{ "time", required_argument, NULL, O_TIME },
+		{ "count", required_argument, NULL, O_COUNT },
+		{ "fill", required_argument, NULL, O_FILL },
+		{ "verify", required_argument, NULL, O_VERIFY },
+		{ "seed", required_argument, NULL, O_SEED },
+		{ "prp", no_argument, NULL, O_PRP },
+		{ "csum", no_argument, NULL, O_CSUM },
+		{ "polled", no_argument, NULL, O_POLLED },
+		{ "spin", no_argument, NULL, O_SPIN },
+		{ "idle-qps", required_argument, NULL, O_IDLEQPS },
+		{ "idle-depth", required_argument, NULL, O_IDLEDEPTH },
+		{ "timeout", required_argument, NULL, O_TIMEOUT },
+		{ "list-len", required_argument, NULL, O_LISTLEN },
+		{ "cpus", required_argument, NULL, O_CPUS },
+		{ "plot", required_argument, NULL, O_PLOT },
+		{ "output", required_argument, NULL, 'o' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{},
+	};
+	bool fill_given = false;
+	uint64_t v;
+	int opt;
+
+	*c = (struct run_cfg){ .qd = 1, .threads = 1, .time_ns = 5000000000u, .keys = 10000,
+			       .seed = 1, .verify = true, .list_len = 4096, .idle_depth = 1024 };
+	parse_mix(c, "retrieve");
+	parse_sizes(c, "4K");
+	while ((opt = getopt_long(argc, argv, "o:qh", longopts, NULL)) != -1) {
+		switch (opt) {
+		case O_SOCKET:
+			c->socket = optarg;
+			break;
+		case O_NS:
+			c->ns = optarg;
+			break;
+		case O_MIX:
+			parse_mix(c, optarg);
+			break;
+		case O_SIZES:
+			parse_sizes(c, optarg);
+			break;
+		case O_KEYS:
+			c->keys = number_arg("keys", optarg, 1, UINT32_MAX);
+			break;
+		case O_DIST:
+			parse_dist(c, optarg);
+			break;
+		case O_QD:
+			c->qd = (uint32_t)number_arg("qd", optarg, 1, 65535);
+			break;
+		case O_QPS:
+			c->qps = (uint32_t)number_arg("qps", optarg, 1, 65535);
+			break;
+		case O_THREADS:
+			c->threads = (uint32_t)number_arg("threads", optarg, 1, MAX_THREADS);
+			break;
+		case O_BATCH:
+			c->batch = (uint32_t)number_arg("batch", optarg, 1, 256);
+			break;
+		case O_TIME:
+			if (parse_duration(optarg, &c->time_ns) || !c->time_ns)
+				die("run: --time %s: not a duration", optarg);
+			break;
+		case O_COUNT:
+			c->count = number_arg("count", optarg, 1, INT64_MAX);
+			break;
+		case O_FILL:
+			c->fill = yes_no("fill", optarg);
+			fill_given = true;
+			break;
+		case O_VERIFY:
+			c->verify = yes_no("verify", optarg);
+			break;
+		case O_SEED:
+			c->seed = number_arg("seed", optarg, 0, INT64_MAX);
+			break;
+		case O_PRP:
+			c->qp_flags |= GKV_QP_PRP;
+			break;
+		case O_CSUM:
+			c->qp_flags |= GKV_QP_CSUM;
+			break;
+		case O_POLLED:
+			c->qp_flags |= GKV_QP_POLLED;
+			break;
+		case O_SPIN:
+			c->spin = true;
+			break;
+		case O_IDLEQPS:
+			c->idle_qps = (uint32_t)number_arg("idle-qps", optarg, 0, 65535);
+			break;
+		case O_IDLEDEPTH:
+			c->idle_depth = (uint32_t)number_arg("idle-depth", optarg, 2, 65536);
+			break;
+		case O_TIMEOUT:
+			if (parse_duration(optarg, &c->timeout_ns) || !c->timeout_ns)
+				die("run: --timeout %s: not a duration", optarg);
+			break;
+		case O_LISTLEN:
+			if (parse_size(optarg, &v) || v < 64 || v > (64u << 20))
+				die("run: --list-len %s: must be 64 bytes to 64 MiB", optarg);
+			c->list_len = (uint32_t)v;
+			break;
+		case O_CPUS:
+			c->n_cpus = parse_cpus(optarg, c->cpus, MAX_THREADS);
+			if (c->n_cpus <= 0)
+				die("run: --cpus %s: not a list of processors", optarg);
+			break;
+		case O_PLOT:
+			c->plot = optarg;
+			break;
+		case 'o':
+			c->json = output_is_json(optarg);
+			break;
+		case 'q':
+			c->quiet = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return false;
+		default:
+			fputs(usage, stderr);
+			exit(2);
+		}
+	}
+	if (optind < argc)
+		die("run: %s: unexpected argument", argv[optind]);
+	if (!c->qps)
+		c->qps = c->threads;
+	if (c->qps < c->threads)
+		die("run: --qps %" PRIu32 " with --threads %" PRIu32
+		    ": a queue pair belongs to one thread, so there must be one for each",
+		    c->qps, c->threads);
+	if (!c->batch)
+		c->batch = c->qd > 32 ? c->qd / 4 : 1;
+	if (c->batch > 256)
+		c->batch = 256;
+	if (c->batch > c->qd)
+		die("run: --batch %" PRIu32 " exceeds --qd %" PRIu32, c->batch, c->qd);
+	if (!fill_given)
+		c->fill = c->weight[K_RETRIEVE] || c->weight[K_EXIST] || c->weight[K_DELETE];
+	return true;
+}
+
+/* Spread the mix over a table, so that choosing is one load. */
+static void build_mix(struct run *r)
+{
+	uint64_t total = 0, seen = 0;
+	uint32_t at = 0;
+
+	for (int k = 0; k < N_KINDS; k++)
+		total += r->cfg.weight[k];
+	if (!total)
+		die("run: --mix: no command has a weight");
+	for (int k = 0; k < N_KINDS; k++) {
+		uint32_t end;
+
+		seen += r->cfg.weight[k];
+		end = (uint32_t)(seen * MIX_TABLE / total);
+		/* Rare is not never. */
+		if (r->cfg.weight[k] && end == at && end < MIX_TABLE)
+			end++;
+		while (at < end)
+			r->mix[at++] = (uint8_t)k;
+	}
+}
+
+static void set_up(struct run *r)
+{
+	struct run_cfg *c = &r->cfg;
+	bool values = c->fill || c->weight[K_RETRIEVE] || c->weight[K_STORE];
+	uint64_t len = values ? c->size_max : 0;
+	struct gkv_mem *mem = NULL;
+	uint8_t *base = NULL;
+	uint32_t next = 0;
+
+	if (c->weight[K_LIST] && c->list_len > len)
+		len = c->list_len;
+	r->stride = (len + 4095) & ~4095ull;
+	target_open(&r->target, c->socket, c->ns, c->qps + c->idle_qps);
+	target_check(&r->target, &(struct demand){
+		.value_max = values ? c->size_max : 0, .memory = r->stride * c->qd * c->qps,
+		.qd = c->idle_qps && c->idle_depth > c->qd ? c->idle_depth - 1 : c->qd,
+		.qps = c->qps + c->idle_qps,
+		.writes = c->fill || c->weight[K_STORE] || c->weight[K_DELETE] });
+	if (r->target.ns.key_max < 16)
+		die("namespace %s takes keys of at most %" PRIu32 " bytes; the benchmark's have 16",
+		    r->target.ns.name, r->target.ns.key_max);
+	if (r->stride) {
+		mem = target_mem(&r->target, r->stride * c->qd * c->qps);
+		base = gkv_mem_addr(mem);
+		/* Not the page of zeros, whatever --verify says. */
+		memset(base, 0x5a, gkv_mem_len(mem));
+	}
+	for (uint32_t i = 0; i < c->idle_qps; i++)
+		target_qp(&r->target, c->idle_depth - 1, GKV_QP_POLLED, 0);
+	r->workers = aligned_alloc(128, sizeof(*r->workers) * c->threads);
+	if (!r->workers)
+		die("out of memory");
+	memset(r->workers, 0, sizeof(*r->workers) * c->threads);
+	for (uint32_t t = 0; t < c->threads; t++) {
+		struct worker *w = &r->workers[t];
+
+		w->run = r;
+		w->cpu = c->n_cpus ? c->cpus[t % (uint32_t)c->n_cpus] : -1;
+		w->n_lanes = c->qps / c->threads + (t < c->qps % c->threads);
+		w->lanes = calloc(w->n_lanes, sizeof(*w->lanes));
+		if (!w->lanes)
+			die("out of memory");
+		for (uint32_t i = 0; i < w->n_lanes; i++, next++) {
+			struct lane *lane = &w->lanes[i];
+
+			lane->qp = target_qp(&r->target, c->qd, c->qp_flags, c->timeout_ns);
+			lane->buf = base ? base + r->stride * c->qd * next : NULL;
+			lane->slots = calloc(c->qd, sizeof(*lane->slots));
+			lane->free_slots = calloc(c->qd, sizeof(*lane->free_slots));
+			if (!lane->slots || !lane->free_slots)
+				die("out of memory");
+			for (lane->n_free = 0; lane->n_free < c->qd; lane->n_free++)
+				lane->free_slots[lane->n_free] = c->qd - 1 - lane->n_free;
+		}
+	}
+}
+
+static uint64_t total_done(const struct run *r)
+{
+	uint64_t done = 0;
+
+	for (uint32_t t = 0; t < r->cfg.threads; t++)
+		done += atomic_load_explicit(&r->workers[t].done, memory_order_relaxed);
+	return done;
+}
+
+static void show(struct progress *p, const struct run *r, bool fill, uint64_t start)
+{
+	uint64_t done = total_done(r), spent = now_ns() - start;
+	uint64_t goal = fill ? r->cfg.keys : r->cfg.count;
+	double part = goal ? (double)done / (double)goal : (double)spent / (double)r->cfg.time_ns;
+	char count[32], rate[32];
+
+	progress_show(p, "%s %3.0f %%  %s commands, %s/s", fill ? "fill" : "run ",
+		      part > 1 ? 100 : part * 100, human_count(count, sizeof(count), (double)done),
+		      human_count(rate, sizeof(rate), (double)done * 1e9 / (double)(spent + 1)));
+}
+
+/* Run one phase on all threads. Returns its duration. */
+static uint64_t phase(struct run *r, bool fill)
+{
+	struct run_cfg *c = &r->cfg;
+	struct progress p;
+	uint64_t start, end;
+
+	for (uint32_t t = 0; t < c->threads; t++) {
+		struct worker *w = &r->workers[t];
+
+		for (int k = 0; k < N_KINDS; k++)
+			hist_init(&w->hist[k]);
+		memset(w->bytes, 0, sizeof(w->bytes));
+		w->quota = c->count / c->threads + (t < c->count % c->threads);
+		/* Fill and run store different versions. */
+		w->rng = mix64(now_ns()) + t;
+		atomic_store(&w->done, 0);
+	}
+	progress_init(&p, c->quiet);
+	atomic_store(&r->running, c->threads);
+	start = now_ns();
+	for (uint32_t t = 0; t < c->threads; t++)
+		if (pthread_create(&r->workers[t].thread, NULL, fill ? worker_fill : worker_run,
+				   &r->workers[t]))
+			die("cannot start a thread: %s", strerror(errno));
+	end = fill || c->count ? UINT64_MAX : start + c->time_ns;
+	while (atomic_load(&r->running) && now_ns() < end) {
+		if (progress_due(&p))
+			show(&p, r, fill, start);
+		usleep(end - now_ns() < 2000000 ? 200 : 2000);
+	}
+	if (!fill)
+		atomic_store(&r->stop, true);
+	for (uint32_t t = 0; t < c->threads; t++)
+		pthread_join(r->workers[t].thread, NULL);
+	progress_end(&p);
+	return now_ns() - start;
+}
+
+static void tear_down(struct run *r)
+{
+	target_close(&r->target);
+	for (uint32_t t = 0; t < r->cfg.threads; t++) {
+		struct worker *w = &r->workers[t];
+
+		for (uint32_t i = 0; i < w->n_lanes; i++) {
+			free(w->lanes[i].slots);
+			free(w->lanes[i].free_slots);
+		}
+		free(w->lanes);
+	}
+	free(r->workers);
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static struct run r;
+	int rc;
+
+	if (!parse_args(&r.cfg, argc, argv))
+		return 0;
+	ticks_per_ns();
+	build_mix(&r);
+	keydist_init(&r.dist, r.cfg.keys, r.cfg.theta);
+	set_up(&r);
+	if (r.cfg.fill) {
+		r.fill_ns = phase(&r, true);
+		for (uint32_t t = 0; t < r.cfg.threads; t++)
+			r.fill_bytes += r.workers[t].bytes[K_STORE];
+	}
+	/* Without Deletes, every key that was filled must be there. */
+	r.misses_expected = r.cfg.weight[K_DELETE] || !r.cfg.fill;
+	if (!atomic_load(&r.stop))
+		r.run_ns = phase(&r, false);
+	rc = run_report(&r);
+	tear_down(&r);
+	return rc;
+}
