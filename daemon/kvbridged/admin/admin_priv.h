@@ -47,6 +47,9 @@ struct kvb_ns *kvb_adm_next_ns(struct kvb_adm *a, uint32_t nsid);
 
 int kvb_adm_access(struct kvb_adm *a, const struct kvb_ns *ns);
 
+/* Fill an ASCII field: padded with spaces, not terminated. */
+void kvb_adm_ascii(char *field, size_t size, const char *text);
+
 /* A namespace has a write cache that Flush empties. */
 bool kvb_adm_ns_vwc(const struct kvb_ns *ns);
 bool kvb_adm_has_vwc(const struct kvb_ctrl *ctrl);

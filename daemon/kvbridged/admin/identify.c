@@ -12,13 +12,12 @@
 #define VERSION_2_0 0x00020000u
 #define KV_ALONE (1u << GKV_CSI_KV)
 
-/* ASCII fields are padded with spaces and not terminated. */
-static void put_ascii(char *field, size_t size, const char *text)
+void kvb_adm_ascii(char *field, size_t size, const char *text)
 {
-	size_t len = strnlen(text, size);
+	size_t len = strlen(text);
 
 	memset(field, ' ', size);
-	memcpy(field, text, len);
+	memcpy(field, text, len < size ? len : size);
 }
 
 static uint16_t id_ctrl(struct kvb_adm *a)
@@ -29,9 +28,9 @@ static uint16_t id_ctrl(struct kvb_adm *a)
 
 	for (int i = 0; i < 10; i++)
 		snprintf(sn + 2 * i, 3, "%02x", ctrl->uuid[i]);
-	put_ascii(id->sn, sizeof(id->sn), sn);
-	put_ascii(id->mn, sizeof(id->mn), "gkv kvbridged");
-	put_ascii(id->fr, sizeof(id->fr), GKV_BUILD_VERSION);
+	kvb_adm_ascii(id->sn, sizeof(id->sn), sn);
+	kvb_adm_ascii(id->mn, sizeof(id->mn), "gkv kvbridged");
+	kvb_adm_ascii(id->fr, sizeof(id->fr), GKV_BUILD_VERSION);
 	/* CMIC and NMIC stay 0: multipath would rename or hide the namespaces. */
 	id->cntlid = htole16(KVB_CNTLID);
 	id->ver = htole32(VERSION_2_0);

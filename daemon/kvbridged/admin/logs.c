@@ -134,12 +134,10 @@ static void fill_smart(struct kvb_adm *a, void *buf)
 static void fill_fw(struct kvb_adm *a, void *buf)
 {
 	struct gkv_fw_slot_log *fw = buf;
-	size_t len = strnlen(GKV_BUILD_VERSION, sizeof(fw->frs[0]));
 
 	(void)a;
 	fw->afi = 1;
-	memset(fw->frs[0], ' ', sizeof(fw->frs[0]));
-	memcpy(fw->frs[0], GKV_BUILD_VERSION, len);
+	kvb_adm_ascii(fw->frs[0], sizeof(fw->frs[0]), GKV_BUILD_VERSION);
 }
 
 static void fill_effects(struct kvb_adm *a, void *buf)
