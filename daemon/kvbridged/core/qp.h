@@ -24,17 +24,17 @@ enum kvb_qp_state {
 	KVB_QP_DRAINING,	/* fetches no more, drops what completes */
 };
 
+enum kvb_op_class {
+	KVB_CLASS_FLUSH, KVB_CLASS_STORE, KVB_CLASS_RETRIEVE, KVB_CLASS_LIST, KVB_CLASS_DELETE,
+	KVB_CLASS_EXIST, KVB_NCLASSES,
+};
+
 struct kvb_qp_counters {
 	kvb_counter fetched, posted, errors, late, dropped;
 	kvb_counter store_bytes, retrieve_bytes;
 	kvb_counter direct_bytes, tail_bytes, copy_bytes;
 	kvb_counter cq_full;	/* times the client's unread completions held up fetching */
-	kvb_counter ops[6];	/* by enum kvb_op_class */
-};
-
-enum kvb_op_class {
-	KVB_CLASS_FLUSH, KVB_CLASS_STORE, KVB_CLASS_RETRIEVE, KVB_CLASS_LIST, KVB_CLASS_DELETE,
-	KVB_CLASS_EXIST,
+	kvb_counter ops[KVB_NCLASSES];
 };
 
 /* A session's regions, and how many operations of each reactor use this version of them. */
@@ -80,6 +80,7 @@ struct kvb_qp {
 	/* Commands found in the record of a predecessor, still to be taken up. */
 	uint32_t *recover;
 	uint32_t nrecover;
+	uint32_t nresumed;	/* how many there were */
 
 	struct kvb_msg *drain;	/* answer when nothing is outstanding */
 	_Atomic bool *dead[3];	/* rings, doorbells, record: set by the SIGBUS handler */

@@ -576,47 +576,53 @@ static void *reactor_main(void *arg)
 	return NULL;
 }
 
-struct call {
-	struct kvb_msg m;
-	struct kvb_reactor *r;
+static void call_run(struct kvb_msg *m)
+{
+	struct kvb_call *c = (struct kvb_call *)m;
+
+	c->fn(c);
+	/* The caller's frame, and @c with it, may be gone right after this store. */
+	atomic_store(&c->done, 1);
+}
+
+void kvb_reactor_call(struct kvb_reactor *r, struct kvb_call *c, void (*fn)(struct kvb_call *c))
+{
+	unsigned int spins = 0;
+
+	c->m.fn = call_run;
+	c->r = r;
+	c->fn = fn;
+	atomic_store(&c->done, 0);
+	kvb_reactor_send(r, &c->m);
+	while (!atomic_load(&c->done)) {
+		if (++spins < 200)
+			kvb_cpu_relax();
+		else
+			usleep(20);
+	}
+}
+
+struct start_call {
+	struct kvb_call c;
 	int rc;
 	struct kvb_err *err;
-	_Atomic bool done;
 };
 
-static void do_start_stores(struct kvb_msg *m)
+static void do_start_stores(struct kvb_call *c)
 {
-	struct call *c = (struct call *)m;
+	struct start_call *s = (struct start_call *)c;
 
-	c->rc = start_stores(c->r, c->err);
-	atomic_store(&c->done, true);
+	s->rc = start_stores(c->r, s->err);
 }
 
-static void do_stop_stores(struct kvb_msg *m)
+static void do_stop_stores(struct kvb_call *c)
 {
-	struct call *c = (struct call *)m;
-
 	stop_stores(c->r);
-	atomic_store(&c->done, true);
 }
 
-static void do_stop(struct kvb_msg *m)
+static void do_stop(struct kvb_call *c)
 {
-	struct call *c = (struct call *)m;
-
 	c->r->stop = true;
-	atomic_store(&c->done, true);
-}
-
-/* Run @fn on @r's thread and wait. Control thread. */
-static int call_reactor(struct kvb_reactor *r, void (*fn)(struct kvb_msg *), struct kvb_err *err)
-{
-	struct call c = { .m.fn = fn, .r = r, .err = err };
-
-	kvb_reactor_send(r, &c.m);
-	while (!atomic_load(&c.done))
-		usleep(100);
-	return c.rc;
 }
 
 int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
@@ -671,10 +677,11 @@ int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 int kvb_reactors_start_stores(struct kvb_err *err)
 {
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
-		int rc = call_reactor(kvb_reactors[i], do_start_stores, err);
+		struct start_call s = { .err = err };
 
-		if (rc)
-			return rc;
+		kvb_reactor_call(kvb_reactors[i], &s.c, do_start_stores);
+		if (s.rc)
+			return s.rc;
 		kvb_reactors[i]->stores_up = true;
 	}
 	return 0;
@@ -684,14 +691,14 @@ void kvb_reactors_stop(void)
 {
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
 		if (kvb_reactors[i] && kvb_reactors[i]->stores_up)
-			call_reactor(kvb_reactors[i], do_stop_stores, NULL);
+			kvb_reactor_call(kvb_reactors[i], &(struct kvb_call){ 0 }, do_stop_stores);
 	}
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
 		struct kvb_reactor *r = kvb_reactors[i];
 
 		if (!r)
 			continue;
-		call_reactor(r, do_stop, NULL);
+		kvb_reactor_call(r, &(struct kvb_call){ 0 }, do_stop);
 		pthread_join(r->thread, NULL);
 		free_reactor(r);
 		kvb_reactors[i] = NULL;

@@ -90,6 +90,18 @@ void kvb_reactors_stop(void);
 /* Control's own mailbox: run @m->fn on the control thread. Any thread. */
 void kvb_control_send(struct kvb_msg *m);
 
+/* A short call on a reactor's thread that the control thread waits for. */
+struct kvb_call {
+	struct kvb_msg m;
+	struct kvb_reactor *r;
+	void (*fn)(struct kvb_call *c);
+	void *arg;
+	_Atomic uint32_t done;
+};
+
+/* Run @fn on @r's thread and wait for it. Control thread. */
+void kvb_reactor_call(struct kvb_reactor *r, struct kvb_call *c, void (*fn)(struct kvb_call *c));
+
 /* On the reactor's thread. */
 int kvb_reactor_add_qp(struct kvb_reactor *r, struct kvb_qp *qp);
 void kvb_reactor_del_qp(struct kvb_reactor *r, struct kvb_qp *qp);

@@ -34,7 +34,7 @@ void kvb_qp_init_record(struct kvb_qp *qp)
 	qp->outstanding = 0;
 	qp->phase = 1;
 	qp->sq_seq = qp->cq_seq = 0;
-	qp->nrecover = 0;
+	qp->nrecover = qp->nresumed = 0;
 	qp->nfree_rec = qp->depth;
 	for (uint32_t i = 0; i < qp->depth; i++)
 		qp->free_rec[i] = (uint16_t)(qp->depth - 1 - i);
@@ -143,7 +143,7 @@ int kvb_qp_load_record(struct kvb_qp *qp, struct kvb_err *err)
 			      qp->qid, live, qp->depth - 1);
 		goto fail;
 	}
-	qp->nrecover = live;
+	qp->nrecover = qp->nresumed = live;
 	qp->outstanding = live;
 	qp->cq_seq = posted;
 	qp->cq_tail = posted % qp->depth;

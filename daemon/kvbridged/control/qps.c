@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queue pairs of a session: creation, hand-over, reset, removal, and the bells that
+ * host clients ring.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "config/settings.h"
+#include "control/server.h"
+#include "control/session.h"
+
+/* ---- Bells ---- */
+
+static void bell_arm(struct kvb_bell *b)
+{
+	struct io_uring_sqe *sqe = kvb_io_get(b->r, &b->io);
+
+	/*
+	 * Multishot and edge-triggered: the counter is never read. The client shares the
+	 * descriptor and could make a read block, or steal it.
+	 */
+	io_uring_prep_poll_multishot(sqe, b->fd, POLLIN);
+	io_uring_sqe_set_data(sqe, &b->io);
+	b->armed = true;
+}
+
+static void bell_rung(struct kvb_io *io, int res)
+{
+	struct kvb_bell *b = (struct kvb_bell *)((char *)io - offsetof(struct kvb_bell, io));
+
+	(void)res;
+	if (io->more)
+		return;
+	b->armed = false;
+	if (b->closing)
+		kvb_control_send(&b->gone);
+	else
+		bell_arm(b);
+}
+
+static void do_bell(struct kvb_call *c)
+{
+	bell_arm(c->arg);
+}
+
+static void ignore(struct kvb_io *io, int res)
+{
+	(void)io;
+	(void)res;
+}
+
+/* For requests nobody waits for. */
+static struct kvb_io nobody = { .done = ignore };
+
+static void do_unbell(struct kvb_call *c)
+{
+	struct kvb_bell *b = c->arg;
+	struct io_uring_sqe *sqe;
+
+	b->closing = true;
+	if (!b->armed) {
+		kvb_control_send(&b->gone);
+		return;
+	}
+	sqe = kvb_io_get(b->r, &nobody);
+	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)&b->io);
+	io_uring_sqe_set_data(sqe, &nobody);
+}
+
+static void bell_gone(struct kvb_msg *m)
+{
+	struct kvb_bell *b = (struct kvb_bell *)((char *)m - offsetof(struct kvb_bell, gone));
+	struct kvb_session *s = b->s;
+
+	close(b->fd);
+	b->fd = -1;
+	s->nbells--;
+	kvb_session_try_free(s);
+}
+
+static int bell_get(struct kvb_session *s, struct kvb_reactor *r)
+{
+	struct kvb_bell *b = &s->bells[r->id];
+
+	if (b->fd >= 0)
+		return b->fd;
+	b->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (b->fd < 0)
+		return -1;
+	b->r = r;
+	b->s = s;
+	b->io.done = bell_rung;
+	b->gone.fn = bell_gone;
+	s->nbells++;
+	kvb_reactor_call(r, &(struct kvb_call){ .arg = b }, do_bell);
+	return b->fd;
+}
+
+void kvb_session_drop_bells(struct kvb_session *s)
+{
+	for (unsigned int i = 0; i < kvb_nreactors; i++) {
+		struct kvb_bell *b = &s->bells[i];
+
+		if (b->fd >= 0 && !b->closing)
+			kvb_reactor_call(b->r, &(struct kvb_call){ .arg = b }, do_unbell);
+	}
+}
+
+/* ---- Queue pairs ---- */
+
+static struct kvb_session_qp *find(struct kvb_session *s, uint32_t qid)
+{
+	for (struct kvb_session_qp *q = s->qps; q; q = q->next) {
+		if (q->qp.qid == qid)
+			return q;
+	}
+	return NULL;
+}
+
+static void qp_free(struct kvb_session_qp *q)
+{
+	kvb_clientmem_unmap(&q->sq);
+	kvb_clientmem_unmap(&q->cq);
+	kvb_clientmem_unmap(&q->rec);
+	free(q->qp.free_rec);
+	free(q->qp.recover);
+	free(q);
+}
+
+static int qp_check(struct kvb_session *s, const struct gkv_msg_qp_add *m, struct kvb_err *err)
+{
+	const uint32_t known = GKV_QP_F_CSUM | GKV_QP_F_RESUME | GKV_QP_F_HOST;
+	uint32_t max_depth = atomic_load(&kvb_live.max_queue_depth);
+	uint64_t max_qid = s->srv->cfg->max_qid;
+	unsigned int dstrd = (unsigned int)s->srv->cfg->dstrd;
+
+	if (m->flags & ~known)
+		return kvb_fail(err, EOPNOTSUPP, "queue pair %u: unknown flags %#x", m->qid,
+				m->flags & ~known);
+	if (!m->qid || m->qid > max_qid)
+		return kvb_fail(err, EINVAL, "queue identifier %u is not between 1 and %llu", m->qid,
+				(unsigned long long)max_qid);
+	if (find(s, m->qid))
+		return kvb_fail(err, EBUSY, "queue pair %u exists", m->qid);
+	/* A queue pair that is handed over again keeps the depth it was granted. */
+	if (m->flags & GKV_QP_F_RESUME)
+		max_depth = GKV_DEPTH_MAX;
+	if (m->depth < GKV_DEPTH_MIN || m->depth > max_depth)
+		return kvb_fail(err, EINVAL, "queue pair %u: depth %u is not between %u and %u",
+				m->qid, m->depth, GKV_DEPTH_MIN, max_depth);
+	if (m->mode & ~GKV_MODE_MASK)
+		return kvb_fail(err, EINVAL, "queue pair %u: memory mode %#x is above %#x", m->qid,
+				m->mode, GKV_MODE_MASK);
+	if (m->mode)
+		return kvb_fail(err, EOPNOTSUPP,
+				"queue pair %u: memory mode %#x places parts in VRAM, which needs /dev/gkv",
+				m->qid, m->mode);
+	if (!s->db.addr || GKV_DB_LEN(m->qid, dstrd) > s->db.len)
+		return kvb_fail(err, EINVAL,
+				"queue pair %u: doorbell memory of %zu bytes ends before byte %u",
+				m->qid, s->db.len, GKV_DB_LEN(m->qid, dstrd));
+	if (m->flags & GKV_QP_F_CSUM && !(s->features & GKV_FEATURE_CSUM))
+		return kvb_fail(err, EINVAL, "queue pair %u: checksums were not negotiated", m->qid);
+	return 0;
+}
+
+static int qp_map(struct kvb_session_qp *q, const struct gkv_msg_qp_add *m, const int fds[3],
+		  struct kvb_err *err)
+{
+	uint64_t depth = m->depth;
+	char what[48];
+	int rc;
+
+	snprintf(what, sizeof(what), "SQ of queue pair %u", m->qid);
+	rc = kvb_clientmem_map(&q->sq, fds[0], m->sq_offset, depth * sizeof(struct gkv_sqe), false,
+			       what, &q->ring_dead, err);
+	if (rc)
+		return rc;
+	snprintf(what, sizeof(what), "CQ of queue pair %u", m->qid);
+	rc = kvb_clientmem_map(&q->cq, fds[1], m->cq_offset, depth * sizeof(struct gkv_cqe), true,
+			       what, &q->ring_dead, err);
+	if (rc)
+		return rc;
+	snprintf(what, sizeof(what), "record of queue pair %u", m->qid);
+	return kvb_clientmem_map(&q->rec, fds[2], m->rec_offset, GKV_REC_LEN(depth), true, what,
+				 &q->rec_dead, err);
+}
+
+static struct kvb_reactor *pick_reactor(struct kvb_server *srv)
+{
+	unsigned int best = 0;
+
+	for (unsigned int i = 1; i < kvb_nreactors; i++) {
+		if (srv->qps_on[i] < srv->qps_on[best])
+			best = i;
+	}
+	return kvb_reactors[best];
+}
+
+struct add_call {
+	struct kvb_call c;
+	struct kvb_qp *qp;
+	int rc;
+};
+
+static void do_add(struct kvb_call *c)
+{
+	struct add_call *a = (struct add_call *)c;
+
+	a->rc = kvb_reactor_add_qp(c->r, a->qp);
+	if (!a->rc)
+		kvb_qp_wake(a->qp);
+}
+
+static void qp_fill(struct kvb_session *s, struct kvb_session_qp *q,
+		    const struct gkv_msg_qp_add *m)
+{
+	unsigned int dstrd = (unsigned int)s->srv->cfg->dstrd;
+	struct kvb_qp *qp = &q->qp;
+
+	q->s = s;
+	q->mode = m->mode;
+	q->flags = m->flags;
+	qp->qid = (uint16_t)m->qid;
+	qp->depth = m->depth;
+	qp->host = m->flags & GKV_QP_F_HOST;
+	qp->sq_db = (char *)s->db.addr + GKV_SQ_TAIL_DB(m->qid, dstrd);
+	qp->cq_db = (char *)s->db.addr + GKV_CQ_HEAD_DB(m->qid, dstrd);
+	qp->sq = q->sq.addr;
+	qp->cq = q->cq.addr;
+	qp->rec = q->rec.addr;
+	qp->entries = (struct gkv_rec_entry *)((char *)q->rec.addr + sizeof(struct gkv_rec_hdr));
+	qp->dead[0] = &q->ring_dead;
+	qp->dead[1] = &s->db_dead;
+	qp->dead[2] = &q->rec_dead;
+	qp->regions = s->set;
+	qp->env.nn = s->srv->nn;
+	qp->env.csum = m->flags & GKV_QP_F_CSUM;
+	qp->env.open = s->open;
+}
+
+void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int fds[3])
+{
+	struct gkv_msg_qp_add_reply reply = { 0 };
+	struct kvb_reactor *r = pick_reactor(s->srv);
+	struct add_call add = { 0 };
+	struct kvb_session_qp *q;
+	struct kvb_err err;
+	int rc, bell = -1;
+
+	rc = qp_check(s, m, &err);
+	if (rc) {
+		kvb_session_error(s, -rc, err.text);
+		return;
+	}
+	q = calloc(1, sizeof(*q));
+	if (q)
+		q->qp.free_rec = calloc(m->depth, sizeof(*q->qp.free_rec));
+	if (!q || !q->qp.free_rec) {
+		free(q);
+		kvb_session_error(s, ENOMEM, "out of memory");
+		return;
+	}
+	rc = qp_map(q, m, fds, &err);
+	if (rc)
+		goto fail;
+	qp_fill(s, q, m);
+	if (m->flags & GKV_QP_F_RESUME) {
+		rc = kvb_qp_load_record(&q->qp, &err);
+		if (rc)
+			goto fail;
+	} else {
+		kvb_qp_init_record(&q->qp);
+	}
+	if (q->qp.host) {
+		bell = bell_get(s, r);
+		if (bell < 0) {
+			rc = kvb_fail(&err, errno, "queue pair %u: eventfd: %s", m->qid,
+				      strerror(errno));
+			goto fail;
+		}
+	}
+	reply.resumed = q->qp.nrecover;
+	add.qp = &q->qp;
+	kvb_reactor_call(r, &add.c, do_add);
+	if (add.rc) {
+		rc = kvb_fail(&err, -add.rc, "queue pair %u: out of memory", m->qid);
+		goto fail;
+	}
+	q->next = s->qps;
+	s->qps = q;
+	s->nqps++;
+	s->srv->qps_on[r->id]++;
+	reply.reactor = r->id;
+	kvb_session_reply(s, &reply, sizeof(reply), &bell, bell >= 0);
+	return;
+
+fail:
+	qp_free(q);
+	kvb_session_error(s, -rc, err.text);
+}
+
+static void do_drain(struct kvb_call *c)
+{
+	struct kvb_session_qp *q = c->arg;
+
+	kvb_qp_drain(&q->qp, &q->drained);
+}
+
+static void do_del(struct kvb_call *c)
+{
+	struct kvb_session_qp *q = c->arg;
+
+	kvb_reactor_del_qp(c->r, &q->qp);
+}
+
+static void do_restart(struct kvb_call *c)
+{
+	struct kvb_session_qp *q = c->arg;
+
+	q->qp.active_ns = kvb_now(c->r);
+	kvb_reactor_heat(c->r, &q->qp);
+}
+
+static void qp_drained(struct kvb_msg *m)
+{
+	struct kvb_session_qp *q =
+		(struct kvb_session_qp *)((char *)m - offsetof(struct kvb_session_qp, drained));
+
+	q->draining = false;
+	q->s->ndraining--;
+	q->then(q);
+}
+
+static void drain(struct kvb_session_qp *q, void (*then)(struct kvb_session_qp *q))
+{
+	q->then = then;
+	if (q->draining)
+		return;
+	q->draining = true;
+	q->drained.fn = qp_drained;
+	q->s->ndraining++;
+	kvb_reactor_call(q->qp.r, &(struct kvb_call){ .arg = q }, do_drain);
+}
+
+static void remove_qp(struct kvb_session_qp *q)
+{
+	struct kvb_session *s = q->s;
+	struct kvb_session_qp **p;
+
+	kvb_reactor_call(q->qp.r, &(struct kvb_call){ .arg = q }, do_del);
+	for (p = &s->qps; *p != q; p = &(*p)->next)
+		;
+	*p = q->next;
+	s->nqps--;
+	s->srv->qps_on[q->qp.r->id]--;
+	kvb_totals_add(&s->srv->gone, &q->qp.count);
+	qp_free(q);
+}
+
+static void then_deleted(struct kvb_session_qp *q)
+{
+	struct kvb_session *s = q->s;
+
+	remove_qp(q);
+	kvb_session_ok(s);
+}
+
+static void then_reset(struct kvb_session_qp *q)
+{
+	free(q->qp.recover);
+	q->qp.recover = NULL;
+	kvb_qp_init_record(&q->qp);
+	kvb_reactor_call(q->qp.r, &(struct kvb_call){ .arg = q }, do_restart);
+	kvb_session_ok(q->s);
+}
+
+static void then_closed(struct kvb_session_qp *q)
+{
+	struct kvb_session *s = q->s;
+
+	remove_qp(q);
+	kvb_session_try_free(s);
+}
+
+static struct kvb_session_qp *find_or_fail(struct kvb_session *s, uint32_t qid)
+{
+	struct kvb_session_qp *q = find(s, qid);
+	char text[64];
+
+	if (!q) {
+		snprintf(text, sizeof(text), "no queue pair %u", qid);
+		kvb_session_error(s, ENOENT, text);
+	}
+	return q;
+}
+
+void kvb_session_qp_del(struct kvb_session *s, const struct gkv_msg_id *m)
+{
+	struct kvb_session_qp *q = find_or_fail(s, m->id);
+
+	if (q)
+		drain(q, then_deleted);
+}
+
+void kvb_session_qp_reset(struct kvb_session *s, const struct gkv_msg_id *m)
+{
+	struct kvb_session_qp *q = find_or_fail(s, m->id);
+
+	if (q)
+		drain(q, then_reset);
+}
+
+void kvb_session_drop_qps(struct kvb_session *s)
+{
+	struct kvb_session_qp *q, *next;
+
+	/* Answers come through the mailbox, never from within drain(). */
+	for (q = s->qps; q; q = next) {
+		next = q->next;
+		drain(q, then_closed);
+	}
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+#include "control/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/namespace.h"
+#include "control/session.h"
+
+/* An orderly stop waits this long for commands in flight. */
+#define STOP_TIMEOUT_NS 10000000000ull
+
+static _Atomic(struct kvb_msg *) mailbox;
+static int mailbox_fd = -1;
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- Mailbox ---- */
+
+void kvb_control_send(struct kvb_msg *m)
+{
+	struct kvb_msg *head = atomic_load_explicit(&mailbox, memory_order_relaxed);
+	uint64_t one = 1;
+
+	do {
+		m->next = head;
+	} while (!atomic_compare_exchange_weak(&mailbox, &head, m));
+	if (!head && write(mailbox_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
+}
+
+static void run_mailbox(void)
+{
+	struct kvb_msg *m, *list = NULL;
+	uint64_t n;
+
+	if (read(mailbox_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
+		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
+	m = atomic_exchange(&mailbox, NULL);
+	while (m) {
+		struct kvb_msg *next = m->next;
+
+		m->next = list;
+		list = m;
+		m = next;
+	}
+	while (list) {
+		m = list;
+		list = m->next;
+		m->fn(m);
+	}
+}
+
+int kvb_server_mailbox(struct kvb_server *srv, struct kvb_err *err)
+{
+	mailbox_fd = srv->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (mailbox_fd < 0)
+		return kvb_fail(err, errno, "eventfd: %s", strerror(errno));
+	return 0;
+}
+
+/* ---- Socket ---- */
+
+static int watch(struct kvb_server *srv, int fd, void *ptr)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = ptr };
+
+	return epoll_ctl(srv->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+void kvb_server_listen_to(struct kvb_session *s, bool on)
+{
+	/* Hang-ups are reported either way. */
+	struct epoll_event ev = { .events = on ? EPOLLIN : 0, .data.ptr = s };
+
+	if (s->fd >= 0)
+		epoll_ctl(s->srv->epoll_fd, EPOLL_CTL_MOD, s->fd, &ev);
+}
+
+/* The lock outlives nothing but its holder, unlike the socket's name. */
+static int take_lock(struct kvb_server *srv, struct kvb_err *err)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+
+	snprintf(path, sizeof(path), "%s.lock", srv->cfg->socket);
+	srv->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (srv->lock_fd < 0)
+		return kvb_fail(err, errno, "%s: %s", path, strerror(errno));
+	if (flock(srv->lock_fd, LOCK_EX | LOCK_NB))
+		return kvb_fail(err, EBUSY, "%s: another kvbridged serves this socket", path);
+	return 0;
+}
+
+static int set_owner(const struct kvb_config *cfg, struct kvb_err *err)
+{
+	gid_t gid;
+	struct group *gr;
+	char *end;
+
+	if (chmod(cfg->socket, (mode_t)cfg->socket_mode))
+		return kvb_fail(err, errno, "%s: chmod: %s", cfg->socket, strerror(errno));
+	if (!cfg->socket_group)
+		return 0;
+	gid = (gid_t)strtoul(cfg->socket_group, &end, 10);
+	if (*end) {
+		gr = getgrnam(cfg->socket_group);
+		if (!gr)
+			return kvb_fail(err, EINVAL, "socket_group: no group %s",
+					cfg->socket_group);
+		gid = gr->gr_gid;
+	}
+	if (chown(cfg->socket, (uid_t)-1, gid))
+		return kvb_fail(err, errno, "%s: chown to group %s: %s", cfg->socket,
+				cfg->socket_group, strerror(errno));
+	return 0;
+}
+
+int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	const char *path = srv->cfg->socket;
+	sigset_t set;
+	int rc;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return kvb_fail(err, ENAMETOOLONG, "socket path of %zu bytes, the limit is %zu",
+				strlen(path), sizeof(sa.sun_path) - 1);
+	rc = take_lock(srv, err);
+	if (rc)
+		return rc;
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", path);
+	if (unlink(path) && errno != ENOENT)
+		return kvb_fail(err, errno, "%s: %s", path, strerror(errno));
+	srv->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (srv->listen_fd < 0)
+		return kvb_fail(err, errno, "socket: %s", strerror(errno));
+	if (bind(srv->listen_fd, (struct sockaddr *)&sa, sizeof(sa)))
+		return kvb_fail(err, errno, "%s: %s", path, strerror(errno));
+	rc = set_owner(srv->cfg, err);
+	if (rc)
+		return rc;
+	if (listen(srv->listen_fd, 128))
+		return kvb_fail(err, errno, "%s: listen: %s", path, strerror(errno));
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	srv->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	srv->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (srv->signal_fd < 0 || srv->epoll_fd < 0 || watch(srv, srv->listen_fd, &srv->listen_fd) ||
+	    watch(srv, srv->signal_fd, &srv->signal_fd) || watch(srv, srv->wake_fd, &srv->wake_fd))
+		return kvb_fail(err, errno, "epoll: %s", strerror(errno));
+	return 0;
+}
+
+void kvb_server_close(struct kvb_server *srv)
+{
+	if (srv->listen_fd >= 0) {
+		unlink(srv->cfg->socket);
+		close(srv->listen_fd);
+	}
+	if (srv->signal_fd >= 0)
+		close(srv->signal_fd);
+	if (srv->epoll_fd >= 0)
+		close(srv->epoll_fd);
+	if (srv->wake_fd >= 0)
+		close(srv->wake_fd);
+	if (srv->lock_fd >= 0)
+		close(srv->lock_fd);
+	srv->listen_fd = srv->signal_fd = srv->epoll_fd = srv->wake_fd = srv->lock_fd = -1;
+}
+
+/* ---- Sessions ---- */
+
+static struct kvb_session *session_new(struct kvb_server *srv, int fd)
+{
+	struct kvb_session *s = calloc(1, sizeof(*s));
+	socklen_t len = sizeof(s->peer);
+
+	if (!s)
+		return NULL;
+	s->srv = srv;
+	s->fd = fd;
+	s->hello_fd = -1;
+	for (unsigned int i = 0; i < KVB_MAX_REACTORS; i++)
+		s->bells[i].fd = -1;
+	s->open = calloc(srv->nn ? srv->nn : 1, sizeof(*s->open));
+	s->open_mem = calloc(srv->nn ? srv->nn : 1, sizeof(*s->open_mem));
+	if (!s->open || !s->open_mem || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &s->peer, &len))
+		goto fail;
+	len = sizeof(s->groups);
+	/* Without the list only the primary group counts. */
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, s->groups, &len))
+		s->ngroups = (int)(len / sizeof(gid_t));
+	s->admin.uid = s->peer.uid;
+	s->admin.gid = s->peer.gid;
+	s->admin.groups = s->groups;
+	s->admin.ngroups = s->ngroups;
+	s->admin.privileged = s->peer.uid == 0 || s->peer.uid == geteuid();
+	s->admin.ctx = s;
+	kvb_admin_peer_init(&s->admin);
+	s->id = ++srv->next_session;
+	if (watch(srv, fd, s))
+		goto fail;
+	s->next = srv->sessions;
+	if (s->next)
+		s->next->prev = s;
+	srv->sessions = s;
+	srv->nsessions++;
+	return s;
+fail:
+	free((void *)s->open);
+	free(s->open_mem);
+	free(s);
+	return NULL;
+}
+
+static void refuse(struct kvb_server *srv, int fd)
+{
+	struct gkv_msg_reply r = { .hdr.magic = GKV_CTL_MAGIC, .hdr.version = GKV_CTL_VERSION };
+
+	r.hdr.type = GKV_MSG_HELLO | GKV_MSG_REPLY;
+	r.hdr.size = sizeof(r);
+	r.hdr.error = EMFILE;
+	snprintf(r.text, sizeof(r.text), "daemon has %u sessions, the limit is %llu",
+		 srv->nsessions, (unsigned long long)srv->cfg->max_sessions);
+	send(fd, &r, sizeof(r), MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
+}
+
+static void accept_all(struct kvb_server *srv)
+{
+	for (int i = 0; i < 64; i++) {
+		int fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0) {
+			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+				kvb_log(KVB_LOG_WARN, "accept: %s", strerror(errno));
+			return;
+		}
+		if (srv->nsessions >= srv->cfg->max_sessions)
+			refuse(srv, fd);
+		else if (!session_new(srv, fd))
+			close(fd);
+	}
+}
+
+static void receive(struct kvb_session *s)
+{
+	union {
+		char buf[sizeof(struct gkv_msg_admin) + 64];
+		uint64_t align;
+	} m;
+	union {
+		char buf[CMSG_SPACE(16 * sizeof(int))];
+		struct cmsghdr align;
+	} ctl;
+	struct iovec iov = { .iov_base = m.buf, .iov_len = sizeof(m.buf) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = ctl.buf,
+			      .msg_controllen = sizeof(ctl.buf) };
+	ssize_t n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fds[16], nfds = 0;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0) {
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+			int count;
+
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+				continue;
+			count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(fds + nfds, CMSG_DATA(c), (size_t)count * sizeof(int));
+			nfds += count;
+		}
+	}
+	if (n <= 0 || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		for (int i = 0; i < nfds; i++)
+			close(fds[i]);
+		kvb_session_close(s);
+		return;
+	}
+	kvb_session_message(s, m.buf, (size_t)n, fds, nfds);
+}
+
+struct kvb_ns *kvb_server_ns(const struct kvb_server *srv, uint32_t nsid)
+{
+	for (unsigned int i = 0; i < srv->nns; i++) {
+		if (srv->nss[i]->nsid == nsid)
+			return srv->nss[i];
+	}
+	return NULL;
+}
+
+struct kvb_ns *kvb_server_ns_named(const struct kvb_server *srv, const char *name)
+{
+	for (unsigned int i = 0; i < srv->nns; i++) {
+		if (!strcmp(srv->nss[i]->name, name))
+			return srv->nss[i];
+	}
+	return NULL;
+}
+
+void kvb_server_totals(const struct kvb_server *srv, struct kvb_totals *t)
+{
+	*t = srv->gone;
+	for (const struct kvb_session *s = srv->sessions; s; s = s->next) {
+		for (const struct kvb_session_qp *q = s->qps; q; q = q->next)
+			kvb_totals_add(t, &q->qp.count);
+	}
+}
+
+static void stop(struct kvb_server *srv)
+{
+	struct kvb_session *s, *next;
+
+	kvb_log(KVB_LOG_INFO, "stopping: %u sessions to drain", srv->nsessions);
+	srv->stopping = true;
+	/* New clients find nobody, and wait for the next daemon. */
+	unlink(srv->cfg->socket);
+	close(srv->listen_fd);
+	srv->listen_fd = -1;
+	for (s = srv->sessions; s; s = next) {
+		next = s->next;
+		kvb_session_close(s);
+	}
+}
+
+int kvb_server_run(struct kvb_server *srv)
+{
+	uint64_t give_up = UINT64_MAX;
+
+	while (!srv->stopping || srv->sessions) {
+		struct epoll_event ev[64];
+		int n = epoll_wait(srv->epoll_fd, ev, 64, srv->stopping ? 100 : -1);
+
+		if (n < 0 && errno != EINTR) {
+			kvb_log(KVB_LOG_ERR, "epoll_wait: %s", strerror(errno));
+			return -errno;
+		}
+		for (int i = 0; i < n; i++) {
+			struct kvb_session *s = ev[i].data.ptr;
+
+			if (ev[i].data.ptr == &srv->listen_fd) {
+				if (!srv->stopping)
+					accept_all(srv);
+			} else if (ev[i].data.ptr == &srv->signal_fd) {
+				struct signalfd_siginfo si;
+
+				if (read(srv->signal_fd, &si, sizeof(si)) == sizeof(si) &&
+				    !srv->stopping) {
+					stop(srv);
+					give_up = clock_ns() + STOP_TIMEOUT_NS;
+					break;	/* sessions of later events may be gone */
+				}
+			} else if (ev[i].data.ptr == &srv->wake_fd) {
+				run_mailbox();
+				break;
+			} else if (ev[i].events & EPOLLIN) {
+				receive(s);
+				break;
+			} else {
+				kvb_session_close(s);
+				break;
+			}
+		}
+		if (clock_ns() > give_up) {
+			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",
+				STOP_TIMEOUT_NS / 1000000000ull);
+			return -ETIMEDOUT;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control socket and the control thread's loop.
+ */
+#ifndef KVB_SERVER_H
+#define KVB_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "control/totals.h"
+#include "core/store.h"
+
+struct gkv_reactor_state;
+struct kvb_ctrl;
+struct kvb_session;
+
+struct kvb_server {
+	const struct kvb_config *cfg;
+	struct kvb_ns **nss;
+	unsigned int nns;
+	uint32_t nn;			/* highest NSID */
+	struct kvb_ctrl *ctrl;
+	uint8_t instance[16];
+	uint64_t started_ns;
+	int state_fd;			/* reactor state page, read-only for clients */
+	struct gkv_reactor_state *state;
+
+	int listen_fd, lock_fd, epoll_fd, wake_fd, signal_fd;
+	struct kvb_session *sessions;
+	unsigned int nsessions;
+	uint64_t next_session;
+	unsigned int qps_on[KVB_MAX_REACTORS];
+	struct kvb_totals gone;		/* of queue pairs that are no more */
+	bool stopping;
+};
+
+/* Bind the socket and prepare the loop. One daemon a socket: a second one is refused. */
+int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err);
+/* The control thread's mailbox; before any reactor runs. */
+int kvb_server_mailbox(struct kvb_server *srv, struct kvb_err *err);
+/* Serve until SIGTERM or SIGINT; returns once all sessions are drained. */
+int kvb_server_run(struct kvb_server *srv);
+void kvb_server_close(struct kvb_server *srv);
+
+/* The namespace with this NSID or name, or NULL. */
+struct kvb_ns *kvb_server_ns(const struct kvb_server *srv, uint32_t nsid);
+struct kvb_ns *kvb_server_ns_named(const struct kvb_server *srv, const char *name);
+
+/* Of all queue pairs, ever. */
+void kvb_server_totals(const struct kvb_server *srv, struct kvb_totals *t);
+
+/* Wait for replies again, or not, from a session. */
+void kvb_server_listen_to(struct kvb_session *s, bool on);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One client's connection: messages in, answers out, and its end.
+ */
+#include "control/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "config/namespace.h"
+#include "config/settings.h"
+#include "control/server.h"
+
+/* ---- Answers ---- */
+
+void kvb_session_reply(struct kvb_session *s, void *reply, size_t size, const int *fds, int nfds)
+{
+	struct gkv_msg_reply *r = reply;
+	struct iovec iov = { .iov_base = reply, .iov_len = size };
+	union {
+		char buf[CMSG_SPACE(GKV_CTL_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} ctl = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (s->closing || !s->busy)
+		return;
+	r->hdr.magic = GKV_CTL_MAGIC;
+	r->hdr.version = GKV_CTL_VERSION;
+	r->hdr.type = s->req.type | GKV_MSG_REPLY;
+	r->hdr.size = (uint32_t)size;
+	r->hdr.seq = s->req.seq;
+	if (nfds) {
+		struct cmsghdr *c = &ctl.align;
+
+		msg.msg_control = ctl.buf;
+		msg.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
+	}
+	s->busy = false;
+	/* One request at a time: only a client that never reads can fill the socket. */
+	if (sendmsg(s->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size) {
+		kvb_session_close(s);
+		return;
+	}
+	kvb_server_listen_to(s, true);
+}
+
+void kvb_session_error(struct kvb_session *s, int errnum, const char *text)
+{
+	struct gkv_msg_reply reply = { 0 };
+
+	reply.hdr.error = (uint32_t)errnum;
+	snprintf(reply.text, sizeof(reply.text), "%s", text);
+	kvb_session_reply(s, &reply, sizeof(reply), NULL, 0);
+}
+
+void kvb_session_ok(struct kvb_session *s)
+{
+	struct gkv_msg_reply reply = { 0 };
+
+	kvb_session_reply(s, &reply, sizeof(reply), NULL, 0);
+}
+
+/* ---- Hello ---- */
+
+/*
+ * The same session on an older connection: its commands may still be in flight, and the
+ * queue memory must not have two owners.
+ */
+static struct kvb_session *find_twin(const struct kvb_session *s)
+{
+	static const uint8_t none[16];
+
+	if (!memcmp(s->uuid, none, sizeof(none)))
+		return NULL;
+	for (struct kvb_session *t = s->srv->sessions; t; t = t->next) {
+		if (t != s && t->hello && !memcmp(t->uuid, s->uuid, sizeof(s->uuid)))
+			return t;
+	}
+	return NULL;
+}
+
+static int hello_check(struct kvb_session *s, const struct gkv_msg_hello *m, int fd,
+		       struct kvb_err *err)
+{
+	if (s->hello)
+		return kvb_fail(err, EPROTO, "second hello");
+	if (m->version_min > GKV_CTL_VERSION || m->version_max < GKV_CTL_VERSION)
+		return kvb_fail(err, EPROTO,
+				"client speaks versions %u to %u of the control protocol, this daemon %u",
+				m->version_min, m->version_max, GKV_CTL_VERSION);
+	if (m->rsvd28)
+		return kvb_fail(err, EINVAL, "reserved field is %#x", m->rsvd28);
+	if (!memchr(m->name, 0, sizeof(m->name)))
+		return kvb_fail(err, EINVAL, "name is not terminated");
+	if (!m->db_len)
+		return 0;
+	if (fd < 0)
+		return kvb_fail(err, EINVAL, "no descriptor came with %llu bytes of doorbells",
+				(unsigned long long)m->db_len);
+	return kvb_clientmem_map(&s->db, fd, m->db_offset, m->db_len, true, "doorbells",
+				 &s->db_dead, err);
+}
+
+static void hello_reply(struct kvb_session *s)
+{
+	const struct kvb_config *cfg = s->srv->cfg;
+	struct gkv_msg_hello_reply reply = {
+		.version = GKV_CTL_VERSION,
+		.dstrd = (uint16_t)cfg->dstrd,
+		.page_size = 4096,
+		.features = s->features,
+		.max_depth = atomic_load(&kvb_live.max_queue_depth),
+		.max_qid = (uint32_t)cfg->max_qid,
+		.max_regions = (uint32_t)cfg->max_regions,
+		.reactors = kvb_nreactors,
+		.max_region_bytes = cfg->max_region_bytes,
+		.poll_interval_ns = atomic_load(&kvb_live.poll_interval_ns),
+		.nn = s->srv->nn,
+	};
+
+	for (unsigned int i = 0; i < s->srv->nns; i++) {
+		if (s->srv->nss[i]->deadline_ns > reply.max_deadline_ns)
+			reply.max_deadline_ns = s->srv->nss[i]->deadline_ns;
+	}
+	memcpy(reply.instance, s->srv->instance, sizeof(reply.instance));
+	s->hello = true;
+	kvb_session_reply(s, &reply, sizeof(reply), &s->srv->state_fd, 1);
+}
+
+static void do_hello(struct kvb_session *s, const struct gkv_msg_hello *m, int fd)
+{
+	struct kvb_session *twin;
+	struct kvb_err err;
+	int rc;
+
+	memcpy(s->uuid, m->session, sizeof(s->uuid));
+	twin = s->hello ? NULL : find_twin(s);
+	if (twin && twin->closing && !s->waiting_for_twin) {
+		/* Go on when it has drained: kvb_session_try_free() comes back here. */
+		s->hello_msg = *m;
+		s->hello_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+		s->waiting_for_twin = true;
+		return;
+	}
+	if (twin) {
+		kvb_session_error(s, EBUSY, "session is connected already");
+		return;
+	}
+	rc = hello_check(s, m, fd, &err);
+	if (!rc && kvb_session_init_regions(s))
+		rc = kvb_fail(&err, ENOMEM, "out of memory");
+	if (rc) {
+		kvb_clientmem_unmap(&s->db);
+		kvb_session_error(s, -rc, err.text);
+		return;
+	}
+	s->features = m->features & (GKV_FEATURE_CSUM | GKV_FEATURE_RESUME);
+	memcpy(s->name, m->name, sizeof(s->name));
+	hello_reply(s);
+}
+
+static void resume_hello(struct kvb_session *s)
+{
+	struct gkv_msg_hello m = s->hello_msg;
+	int fd = s->hello_fd;
+
+	s->hello_fd = -1;
+	do_hello(s, &m, fd);
+	s->waiting_for_twin = false;
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ---- Namespaces ---- */
+
+static struct kvb_ns *choose_ns(struct kvb_session *s, const struct gkv_msg_ns_open *m)
+{
+	if (m->name[0])
+		return kvb_server_ns_named(s->srv, m->name);
+	if (m->nsid)
+		return kvb_server_ns(s->srv, m->nsid);
+	for (uint32_t nsid = 1; nsid <= s->srv->nn; nsid++) {
+		struct kvb_ns *ns = kvb_server_ns(s->srv, nsid);
+
+		if (ns && kvb_ns_access(ns, s->peer.uid, s->peer.gid, s->groups, s->ngroups))
+			return ns;
+	}
+	return NULL;
+}
+
+static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
+{
+	struct gkv_msg_ns_open_reply reply = { 0 };
+	struct kvb_store_info info;
+	struct kvb_ns_open *o;
+	struct kvb_ns *ns;
+	char text[GKV_CTL_TEXT];
+	int access;
+
+	if (!memchr(m->name, 0, sizeof(m->name)) || m->flags & ~GKV_NS_F_RDONLY) {
+		kvb_session_error(s, EINVAL, "name is not terminated, or unknown flags");
+		return;
+	}
+	ns = choose_ns(s, m);
+	if (!ns) {
+		if (m->name[0])
+			snprintf(text, sizeof(text), "no namespace %s", m->name);
+		else if (m->nsid)
+			snprintf(text, sizeof(text), "no namespace with NSID %u", m->nsid);
+		else
+			snprintf(text, sizeof(text), "no namespace that uid %u may open",
+				 s->peer.uid);
+		kvb_session_error(s, ENOENT, text);
+		return;
+	}
+	access = kvb_ns_access(ns, s->peer.uid, s->peer.gid, s->groups, s->ngroups);
+	if (!access) {
+		snprintf(text, sizeof(text), "uid %u may not open namespace %s", s->peer.uid,
+			 ns->name);
+		kvb_session_error(s, EACCES, text);
+		return;
+	}
+	kvb_ns_info(ns, &info);
+	o = &s->open_mem[ns->nsid - 1];
+	/* Once published it is constant: reactors read it. A second open grants nothing new. */
+	if (!atomic_load(&s->open[ns->nsid - 1])) {
+		o->ns = ns;
+		o->value_max = ns->value_max;
+		o->key_max = (uint8_t)info.key_max;
+		o->read_only = ns->read_only || access < 2 || m->flags & GKV_NS_F_RDONLY;
+		atomic_store_explicit(&s->open[ns->nsid - 1], o, memory_order_release);
+	} else if (o->read_only != (ns->read_only || access < 2 || m->flags & GKV_NS_F_RDONLY)) {
+		snprintf(text, sizeof(text), "namespace %s is open already, %s", ns->name,
+			 o->read_only ? "read-only" : "for writing");
+		kvb_session_error(s, EBUSY, text);
+		return;
+	}
+	reply.nsid = ns->nsid;
+	reply.flags = (o->read_only ? GKV_NS_F_RDONLY : 0) | (ns->verify ? GKV_NS_F_VERIFY : 0) |
+		      (ns->sync ? GKV_NS_F_SYNC : 0) | (info.volatile_cache ? GKV_NS_F_VWC : 0);
+	reply.key_max = info.key_max;
+	reply.value_max = ns->value_max;
+	reply.block_size = info.block_size;
+	reply.deadline_ns = ns->deadline_ns;
+	snprintf(reply.name, sizeof(reply.name), "%s", ns->name);
+	kvb_session_reply(s, &reply, sizeof(reply), NULL, 0);
+}
+
+/* ---- Admin and settings ---- */
+
+static bool privileged(const struct kvb_session *s)
+{
+	return s->peer.uid == 0 || s->peer.uid == geteuid();
+}
+
+static void do_admin(struct kvb_session *s, const struct gkv_msg_admin *m)
+{
+	struct gkv_msg_admin_reply reply = { 0 };
+
+	if (m->data_len > GKV_CTL_DATA || m->rsvd) {
+		kvb_session_error(s, EINVAL, "more than 4096 bytes of data, or reserved bits set");
+		return;
+	}
+	reply.data_len = GKV_CTL_DATA;
+	kvb_admin_exec(s->srv->ctrl, &s->admin, &m->sqe, m->data, m->data_len, &reply.cqe,
+		       reply.data, &reply.data_len);
+	kvb_session_reply(s, &reply, sizeof(reply), NULL, 0);
+}
+
+static void do_set(struct kvb_session *s, const struct gkv_msg_set *m)
+{
+	struct kvb_err err;
+	int rc;
+
+	if (!memchr(m->name, 0, sizeof(m->name)) || !memchr(m->value, 0, sizeof(m->value))) {
+		kvb_session_error(s, EINVAL, "name or value is not terminated");
+		return;
+	}
+	if (!privileged(s)) {
+		kvb_session_error(s, EPERM, "only root and the daemon's own user change settings");
+		return;
+	}
+	rc = kvb_settings_set(m->name, m->value, &err);
+	if (rc) {
+		kvb_session_error(s, -rc, err.text);
+		return;
+	}
+	kvb_log(KVB_LOG_INFO, "%s set to %s by uid %u", m->name, m->value, s->peer.uid);
+	kvb_session_ok(s);
+}
+
+/* ---- Messages ---- */
+
+static const struct {
+	uint16_t size;
+	uint8_t fds_min, fds_max;
+	bool before_hello;
+} messages[] = {
+	[GKV_MSG_HELLO] = { sizeof(struct gkv_msg_hello), 0, 1, true },
+	[GKV_MSG_NS_OPEN] = { sizeof(struct gkv_msg_ns_open), 0, 0, false },
+	[GKV_MSG_REGION_ADD] = { sizeof(struct gkv_msg_region_add), 1, 1, false },
+	[GKV_MSG_REGION_DEL] = { sizeof(struct gkv_msg_id), 0, 0, false },
+	[GKV_MSG_QP_ADD] = { sizeof(struct gkv_msg_qp_add), 3, 3, false },
+	[GKV_MSG_QP_DEL] = { sizeof(struct gkv_msg_id), 0, 0, false },
+	[GKV_MSG_QP_RESET] = { sizeof(struct gkv_msg_id), 0, 0, false },
+	[GKV_MSG_ADMIN] = { sizeof(struct gkv_msg_admin), 0, 0, false },
+	[GKV_MSG_QUERY] = { sizeof(struct gkv_msg_query), 0, 0, false },
+	[GKV_MSG_SET] = { sizeof(struct gkv_msg_set), 0, 0, false },
+};
+
+/* The head of a message; false when the stream makes no sense and must end. */
+static bool head_ok(struct kvb_session *s, const void *msg, size_t size, int nfds)
+{
+	const struct gkv_msg_hdr *h = msg;
+	char text[96];
+
+	if (size < sizeof(*h) || h->magic != GKV_CTL_MAGIC || h->size != size)
+		return false;
+	s->req = *h;
+	s->busy = true;
+	if (!h->type || h->type >= sizeof(messages) / sizeof(messages[0])) {
+		snprintf(text, sizeof(text), "unknown message type %u", h->type);
+		kvb_session_error(s, EOPNOTSUPP, text);
+	} else if (h->version != GKV_CTL_VERSION && h->type != GKV_MSG_HELLO) {
+		snprintf(text, sizeof(text), "message of version %u, %u was agreed", h->version,
+			 GKV_CTL_VERSION);
+		kvb_session_error(s, EPROTO, text);
+	} else if (h->error || h->rsvd) {
+		kvb_session_error(s, EINVAL, "reserved fields of the message head are not 0");
+	} else if (size != messages[h->type].size) {
+		snprintf(text, sizeof(text), "message type %u of %zu bytes, expected %u", h->type,
+			 size, messages[h->type].size);
+		kvb_session_error(s, EINVAL, text);
+	} else if (nfds < messages[h->type].fds_min || nfds > messages[h->type].fds_max) {
+		snprintf(text, sizeof(text), "message type %u with %d descriptors, expected %u to %u",
+			 h->type, nfds, messages[h->type].fds_min, messages[h->type].fds_max);
+		kvb_session_error(s, EINVAL, text);
+	} else if (!s->hello && !messages[h->type].before_hello) {
+		kvb_session_error(s, EPROTO, "the first message must be a hello");
+	}
+	return true;
+}
+
+void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, int *fds, int nfds)
+{
+	const struct gkv_msg_id *id = msg;
+
+	if (!head_ok(s, msg, size, nfds)) {
+		kvb_log(KVB_LOG_WARN, "session %llu (pid %d): not a control message, closing",
+			(unsigned long long)s->id, s->peer.pid);
+		kvb_session_close(s);
+		goto out;
+	}
+	if (!s->busy)
+		goto out;	/* refused */
+	/* Answers may come later; meanwhile nothing more is read. */
+	kvb_server_listen_to(s, false);
+	switch (s->req.type) {
+	case GKV_MSG_HELLO:
+		do_hello(s, msg, nfds ? fds[0] : -1);
+		break;
+	case GKV_MSG_NS_OPEN:
+		do_ns_open(s, msg);
+		break;
+	case GKV_MSG_REGION_ADD:
+		kvb_session_region_add(s, msg, fds[0]);
+		break;
+	case GKV_MSG_REGION_DEL:
+		kvb_session_region_del(s, id);
+		break;
+	case GKV_MSG_QP_ADD:
+		kvb_session_qp_add(s, msg, fds);
+		break;
+	case GKV_MSG_QP_DEL:
+		kvb_session_qp_del(s, id);
+		break;
+	case GKV_MSG_QP_RESET:
+		kvb_session_qp_reset(s, id);
+		break;
+	case GKV_MSG_ADMIN:
+		do_admin(s, msg);
+		break;
+	case GKV_MSG_QUERY:
+		kvb_session_query(s, msg);
+		break;
+	case GKV_MSG_SET:
+		do_set(s, msg);
+		break;
+	}
+out:
+	for (int i = 0; i < nfds; i++)
+		close(fds[i]);
+}
+
+/* ---- The end ---- */
+
+void kvb_session_close(struct kvb_session *s)
+{
+	if (s->closing)
+		return;
+	s->closing = true;
+	s->busy = false;
+	kvb_server_listen_to(s, false);
+	close(s->fd);
+	s->fd = -1;
+	kvb_session_drop_qps(s);
+	kvb_session_try_free(s);
+}
+
+void kvb_session_try_free(struct kvb_session *s)
+{
+	struct kvb_server *srv = s->srv;
+	struct kvb_session *t;
+
+	if (!s->closing || s->nqps || s->ndraining || s->old_sets)
+		return;
+	if (s->nbells) {
+		kvb_session_drop_bells(s);
+		return;
+	}
+	kvb_session_drop_regions(s);
+	kvb_clientmem_unmap(&s->db);
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		srv->sessions = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	srv->nsessions--;
+	for (t = srv->sessions; t; t = t->next) {
+		if (t->waiting_for_twin && !t->closing &&
+		    !memcmp(t->uuid, s->uuid, sizeof(t->uuid))) {
+			resume_hello(t);
+			break;
+		}
+	}
+	if (s->hello_fd >= 0)
+		close(s->hello_fd);
+	free((void *)s->open);
+	free(s->open_mem);
+	free(s->report);
+	free(s);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client's connection and all that belongs to it. Control thread only.
+ */
+#ifndef KVB_SESSION_H
+#define KVB_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <gkv/control.h>
+
+#include "admin/admin.h"
+#include "config/config.h"
+#include "control/clientmem.h"
+#include "core/decode.h"
+#include "core/qp.h"
+#include "core/reactor_priv.h"
+
+struct kvb_server;
+struct kvb_session;
+
+/* A registered region. Mapped until no table that names it is in use any more. */
+struct kvb_session_region {
+	struct kvb_region r;	/* its dead flag */
+	uint32_t id;
+	uint32_t flags;
+	uint64_t iova, len;
+	struct kvb_clientmem mem;
+	unsigned int refs;	/* the session's, and one for each table */
+	struct kvb_session *s;
+	struct kvb_session_region *next;
+};
+
+/* A queue pair with what only the control thread needs of it. */
+struct kvb_session_qp {
+	struct kvb_qp qp;
+	struct kvb_session *s;
+	uint32_t mode, flags;
+	struct kvb_clientmem sq, cq, rec;
+	_Atomic bool ring_dead, rec_dead;
+	struct kvb_msg drained;
+	bool draining;
+	void (*then)(struct kvb_session_qp *q);
+	struct kvb_session_qp *next;
+};
+
+/* The session's bell on one reactor: written by a host client that finds it asleep. */
+struct kvb_bell {
+	struct kvb_io io;
+	struct kvb_reactor *r;
+	int fd;			/* -1: none yet */
+	bool closing;
+	bool armed;
+	struct kvb_session *s;
+	struct kvb_msg gone;
+};
+
+struct kvb_session {
+	struct kvb_server *srv;
+	int fd;
+	uint64_t id;
+	struct ucred peer;
+	gid_t groups[64];
+	int ngroups;
+	bool hello, busy, closing, waiting_for_twin;
+	struct gkv_msg_hello hello_msg;	/* while waiting_for_twin */
+	int hello_fd;
+	struct kvb_admin_peer admin;
+	uint8_t uuid[16];
+	char name[GKV_CTL_NAME];
+	uint64_t features;
+
+	struct kvb_clientmem db;
+	_Atomic bool db_dead;
+
+	struct kvb_session_region *regions;
+	uint32_t nregions;
+	uint64_t region_bytes;
+	struct kvb_region_set *set;
+	unsigned int old_sets;		/* replaced, still in use by operations */
+
+	const struct kvb_ns_open *_Atomic *open;	/* by NSID - 1 */
+	struct kvb_ns_open *open_mem;
+
+	struct kvb_session_qp *qps;
+	unsigned int nqps, ndraining;
+	struct kvb_bell bells[KVB_MAX_REACTORS];
+	unsigned int nbells;
+
+	char *report;			/* last query's document */
+	size_t report_len;
+
+	/* The request being answered. */
+	struct gkv_msg_hdr req;
+	uint32_t del_region;
+	struct kvb_session *prev, *next;
+};
+
+/* ---- session.c ---- */
+
+/* Answer the request under way: @reply starts with a gkv_msg_reply; sends @nfds of @fds. */
+void kvb_session_reply(struct kvb_session *s, void *reply, size_t size, const int *fds, int nfds);
+/* Answer it with an error, or with success and nothing more. */
+void kvb_session_error(struct kvb_session *s, int errnum, const char *text);
+void kvb_session_ok(struct kvb_session *s);
+/* Handle one message; owns the descriptors. */
+void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, int *fds, int nfds);
+/* The connection is gone: stop the queues, drain, release everything. */
+void kvb_session_close(struct kvb_session *s);
+/* Free it once nothing is in flight any more. */
+void kvb_session_try_free(struct kvb_session *s);
+
+/* ---- regions.c ---- */
+int kvb_session_init_regions(struct kvb_session *s);
+void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_add *m, int fd);
+void kvb_session_region_del(struct kvb_session *s, const struct gkv_msg_id *m);
+void kvb_session_drop_regions(struct kvb_session *s);
+
+/* ---- qps.c ---- */
+void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int fds[3]);
+void kvb_session_qp_del(struct kvb_session *s, const struct gkv_msg_id *m);
+void kvb_session_qp_reset(struct kvb_session *s, const struct gkv_msg_id *m);
+void kvb_session_drop_qps(struct kvb_session *s);
+void kvb_session_drop_bells(struct kvb_session *s);
+
+/* ---- query.c ---- */
+void kvb_session_query(struct kvb_session *s, const struct gkv_msg_query *m);
+
+#endif
