@@ -37,7 +37,7 @@ CLANG	?= clang
 
 DEPS_lib	:= liburing
 DEPS_daemon	:= liburing inih json-c libnvme libisal uuid
-DEPS_tools	:= liburing json-c libkmod
+DEPS_tools	:= liburing json-c
 DEPS_test	:= cmocka
 
 # pkg-config module -> Debian package, for the error message.
@@ -45,7 +45,6 @@ PKG_liburing	:= liburing-dev
 PKG_inih	:= libinih-dev
 PKG_json-c	:= libjson-c-dev
 PKG_libnvme	:= libnvme-dev
-PKG_libkmod	:= libkmod-dev
 PKG_libisal	:= libisal-dev
 PKG_uuid	:= uuid-dev
 PKG_cmocka	:= libcmocka-dev

@@ -10,7 +10,7 @@ set -euo pipefail
 # PACKAGE, or PACKAGE:COMMAND where any provider of the command will do.
 declare -A packages=(
 	[build]="gcc:gcc libc6-dev binutils:ld pkg-config:pkg-config liburing-dev libinih-dev
-		libjson-c-dev libnvme-dev libkmod-dev libisal-dev uuid-dev"
+		libjson-c-dev libnvme-dev libisal-dev uuid-dev"
 	# g++ compiles the headers as C++17; libclang-rt-dev has the fuzzer runtime.
 	[test]="libcmocka-dev g++:g++ clang:clang libclang-rt-dev python3:python3 fio:fio
 		util-linux:setarch"
