@@ -146,7 +146,7 @@ static uint16_t prp_list_entry(struct kvb_dptr *w, struct kvb_segs *out)
 	if (status)
 		return status;
 	/* The last entry of a page leads on, unless it is the last of all. */
-	if (w->in_seg == 1 && w->left > KVB_PRP_PAGE) {
+	if (w->in_seg == 1 && w->left + w->beyond > KVB_PRP_PAGE) {
 		if (entry & PAGE_MASK)
 			return GKV_SC_PRP_OFFSET;
 		prp_list_at(w, entry);
@@ -169,7 +169,7 @@ static uint16_t prp_step(struct kvb_dptr *w, struct kvb_segs *out)
 		w->state = PRP2;
 		return add_data(w, out, w->prp1, w->left < room ? w->left : room);
 	case PRP2:
-		if (w->left <= KVB_PRP_PAGE)
+		if (w->left + w->beyond <= KVB_PRP_PAGE)
 			return prp_page(w, out, w->prp2);
 		if (w->prp2 & 7)
 			return GKV_SC_PRP_OFFSET;
@@ -247,9 +247,15 @@ void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
 		   const struct kvb_regions *regions, uint32_t len, bool to_client)
 {
 	bool sgl = sqe->flags >> GKV_SQE_PSDT_SHIFT != GKV_PSDT_PRP;
+	uint32_t described = le32toh(sqe->cdw10);
 
 	w->regions = regions;
 	w->left = len;
+	/*
+	 * Whether a PRP names data or a list follows from the length that the client gave,
+	 * not from how much of it a shorter value fills.
+	 */
+	w->beyond = described > len ? described - len : 0;
 	w->to_client = to_client;
 	w->state = sgl ? SGL1 : PRP1;
 	w->last = false;

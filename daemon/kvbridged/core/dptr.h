@@ -44,6 +44,7 @@ void kvb_segs_free(struct kvb_segs *s);
 struct kvb_dptr {
 	const struct kvb_regions *regions;
 	uint64_t left;		/* bytes of the transfer not yet described */
+	uint64_t beyond;	/* bytes of the client's buffer behind the transfer */
 	bool to_client;
 	uint8_t state;
 	bool last;		/* inside a Last Segment */
@@ -58,8 +59,8 @@ struct kvb_dptr {
 
 /*
  * Begin to walk the data pointer of @sqe, a private copy whose PSDT is not 11b, for the
- * first @len bytes. @to_client: Retrieve and List; otherwise Store. @regions must last
- * as long as the walk and the pieces.
+ * first @len bytes of the CDW10 that it describes. @to_client: Retrieve and List;
+ * otherwise Store. @regions must last as long as the walk and the pieces.
  */
 void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
 		   const struct kvb_regions *regions, uint32_t len, bool to_client);
