@@ -10,14 +10,20 @@
 #include "rawclient.h"
 #include "suite.h"
 
-/* Stores that fail, by prefix of the key; "o" keys may be stored once before. */
-static const char rules[] =
-	"store:eio:key=n-eio store:enospc:key=n-spc store:edquot:key=n-quo "
-	"store:eacces:key=n-acc store:erofs:key=n-rof store:etimedout:key=n-tim "
-	"store:efbig:key=n-big store:enomem:key=n-mem store:lost:key=n-lost "
-	"store:eio:key=o-eio:after=1 store:enospc:key=o-spc:after=1 "
-	"store:etimedout:key=o-tim:after=1 store:lost:key=o-lost:after=1 "
-	"retrieve:eio:key=r-eio delete:eio:key=d-eio exist:eio:key=e-eio";
+/* What fails in which namespace, by the beginning of the key. */
+static const char *const rules[] = {
+	"store:eio:key=eio store:enospc:key=spc store:edquot:key=quo store:eacces:key=acc "
+	"store:erofs:key=rof store:etimedout:key=tim store:efbig:key=big store:enomem:key=mem",
+	/* Each key may be stored once before. */
+	"store:enospc:key=spc:after=1 store:etimedout:key=tim:after=1 "
+	"store:lost:key=lost:after=1",
+	"retrieve:eio:key=r delete:eio:key=d exist:eio:key=e store:lost:key=lost",
+	NULL,
+};
+
+#define NSID_NEW	(SUITE_NSID_FAULTY + 0)
+#define NSID_OLD	(SUITE_NSID_FAULTY + 1)
+#define NSID_REST	(SUITE_NSID_FAULTY + 2)
 
 static void test_options(struct suite *s)
 {
@@ -204,37 +210,36 @@ static void test_failed_stores(struct suite *s)
 		uint16_t status;
 		bool dnr;
 	} fresh[] = {
-		{ "n-spc", GKV_SC_CAPACITY, false },
-		{ "n-quo", GKV_SC_CAPACITY, false },
-		{ "n-acc", GKV_SC_ACCESS_DENIED, true },
-		{ "n-rof", GKV_SC_WRITE_PROTECTED, true },
-		{ "n-tim", GKV_SC_TRANSIENT, false },
-		{ "n-big", GKV_SC_VALUE_SIZE, true },
-		{ "n-mem", GKV_SC_INTERNAL, false },
-		{ "n-lost", GKV_SC_TRANSIENT, false },
+		{ "spc", GKV_SC_CAPACITY, false },
+		{ "quo", GKV_SC_CAPACITY, false },
+		{ "acc", GKV_SC_ACCESS_DENIED, true },
+		{ "rof", GKV_SC_WRITE_PROTECTED, true },
+		{ "tim", GKV_SC_TRANSIENT, false },
+		{ "big", GKV_SC_VALUE_SIZE, true },
+		{ "mem", GKV_SC_INTERNAL, false },
 	}, old[] = {
-		{ "o-spc", GKV_SC_CAPACITY, false },
-		{ "o-tim", GKV_SC_TRANSIENT, false },
-		{ "o-lost", GKV_SC_TRANSIENT, false },
+		{ "spc", GKV_SC_CAPACITY, false },
+		{ "tim", GKV_SC_TRANSIENT, false },
+		{ "lost", GKV_SC_TRANSIENT, false },
 	};
 	struct gkv_comp comp;
 	struct suite_key key;
 	bool ok = true;
 	uint16_t st;
 
-	key = suite_key("n-eio");
-	st = suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 9000, 0);
+	key = suite_key("eio");
+	st = suite_store(s, NSID_NEW, &key, s->buf, 9000, 0);
 	ok = st != 0 && st != SUITE_NO_STATUS &&
-	     code(suite_exist(s, SUITE_NSID_FAULTY, &key)) == GKV_SC_KEY_NOT_FOUND;
+	     code(suite_exist(s, NSID_NEW, &key)) == GKV_SC_KEY_NOT_FOUND;
 	for (size_t i = 0; i < sizeof(fresh) / sizeof(fresh[0]); i++) {
 		bool right;
 
 		key = suite_key("%s", fresh[i].name);
-		st = suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 9000, 0);
+		st = suite_store(s, NSID_NEW, &key, s->buf, 9000, 0);
 		right = code(st) == fresh[i].status && dnr(st) == fresh[i].dnr;
-		comp = suite_retrieve(s, SUITE_NSID_FAULTY, &key, s->buf + 16384, 9000);
+		comp = suite_retrieve(s, NSID_NEW, &key, s->buf + 16384, 9000);
 		right = right && code(comp.status) == GKV_SC_KEY_NOT_FOUND &&
-			code(suite_exist(s, SUITE_NSID_FAULTY, &key)) == GKV_SC_KEY_NOT_FOUND;
+			code(suite_exist(s, NSID_NEW, &key)) == GKV_SC_KEY_NOT_FOUND;
 		if (!right)
 			tap_diag("%s: Store %x, then Retrieve %x", fresh[i].name, st, comp.status);
 		ok = ok && right;
@@ -248,11 +253,11 @@ static void test_failed_stores(struct suite *s)
 
 		key = suite_key("%s", old[i].name);
 		pattern_fill(s->buf, 7000, i);
-		right = suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 7000, 0) == 0;
+		right = suite_store(s, NSID_OLD, &key, s->buf, 7000, 0) == 0;
 		pattern_fill(s->buf, 9000, i + 50);
-		st = suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 9000, 0);
+		st = suite_store(s, NSID_OLD, &key, s->buf, 9000, 0);
 		right = right && code(st) == old[i].status && dnr(st) == old[i].dnr;
-		comp = suite_retrieve(s, SUITE_NSID_FAULTY, &key, s->buf + 16384, 16384);
+		comp = suite_retrieve(s, NSID_OLD, &key, s->buf + 16384, 16384);
 		right = right && comp.status == 0 && comp.result == 7000 &&
 			pattern_check(s->buf + 16384, 7000, i);
 		if (!right)
@@ -263,16 +268,20 @@ static void test_failed_stores(struct suite *s)
 	tap_ok(ok, "%s: F71: a failed Store of an old key leaves the old value", s->store);
 
 	key = suite_key("r-eio");
-	ok = suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 100, 0) == 0;
-	comp = suite_retrieve(s, SUITE_NSID_FAULTY, &key, s->buf, 4096);
+	ok = suite_store(s, NSID_REST, &key, s->buf, 100, 0) == 0;
+	comp = suite_retrieve(s, NSID_REST, &key, s->buf, 4096);
 	ok = ok && code(comp.status) == GKV_SC_UNRECOVERED;
 	key = suite_key("d-eio");
-	ok = ok && suite_store(s, SUITE_NSID_FAULTY, &key, s->buf, 100, 0) == 0 &&
-	     suite_delete(s, SUITE_NSID_FAULTY, &key) != 0 &&
-	     suite_exist(s, SUITE_NSID_FAULTY, &key) == 0;
+	ok = ok && suite_store(s, NSID_REST, &key, s->buf, 100, 0) == 0 &&
+	     suite_delete(s, NSID_REST, &key) != 0 &&
+	     suite_exist(s, NSID_REST, &key) == 0;
 	key = suite_key("e-eio");
-	st = suite_exist(s, SUITE_NSID_FAULTY, &key);
+	st = suite_exist(s, NSID_REST, &key);
 	ok = ok && st && st != SUITE_NO_STATUS && code(st) != GKV_SC_KEY_NOT_FOUND;
+	key = suite_key("lost");
+	st = suite_store(s, NSID_REST, &key, s->buf, 9000, 0);
+	ok = ok && code(st) == GKV_SC_TRANSIENT && !dnr(st) &&
+	     code(suite_exist(s, NSID_REST, &key)) == GKV_SC_KEY_NOT_FOUND;
 	tap_ok(ok, "%s: F77, F88: errors of the other commands are statuses, and not 87h", s->store);
 }
 
@@ -444,12 +453,12 @@ static void test_bad_commands(struct suite *s)
 
 int main(void)
 {
-	static const char *const stores[] = { "mem", "local" };
+	const char *store;
 
-	for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+	while ((store = suite_next_store())) {
 		struct suite s;
 
-		suite_start(&s, stores[i], rules);
+		suite_start(&s, store, rules);
 		test_misses(&s);
 		test_options(&s);
 		test_delete(&s);

@@ -429,12 +429,12 @@ static void test_many_queues(struct suite *s)
 
 int main(void)
 {
-	static const char *const stores[] = { "mem", "local" };
+	const char *store;
 
-	for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+	while ((store = suite_next_store())) {
 		struct suite s;
 
-		suite_start(&s, stores[i], "store:eio:key=never");
+		suite_start(&s, store, NULL);
 		test_idle_poll(&s);
 		test_limits(&s);
 		test_depths(&s);

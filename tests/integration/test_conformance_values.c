@@ -114,35 +114,43 @@ static void test_empty(struct suite *s)
 	tap_ok(ok, "%s: a value is replaced by one of 0 bytes", s->store);
 }
 
-static void test_short_buffers(struct suite *s)
+static void test_short_buffers(struct suite *s, uint32_t flags, const char *how)
 {
+	struct gkv_qp *qp = suite_qp(s, 4, flags, 1);
 	static const uint32_t lens[] = { 1, 100, 512, 4096, 4097, 10000, 65536, 1000001 };
 	struct suite_key key = suite_key("short");
 	bool ok = true;
 
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]) && ok; i++) {
 		const uint32_t len = lens[i];
-		const uint32_t hbs[] = { 0, 1, len / 2, len - 1, len, len + 1, len + 5000 };
+		const uint32_t hbs[] = { 0, 1, len / 2, len - 1, len, len + 1, len + 5000,
+					 3 * MIB + 77 };
 
 		pattern_fill(s->buf, len, i + 77);
 		ok = suite_store(s, SUITE_NSID_MAIN, &key, s->buf, len, 0) == 0;
 		for (size_t k = 0; k < sizeof(hbs) / sizeof(hbs[0]) && ok; k++) {
 			uint8_t *dst = s->buf + 8 * MIB;
 			uint32_t got = hbs[k] < len ? hbs[k] : len;
+			size_t room = hbs[k] + 16384;
 			struct gkv_comp comp;
+			struct gkv_cmd cmd;
 
-			poison(dst, len + 16384);
-			comp = suite_retrieve(s, SUITE_NSID_MAIN, &key, hbs[k] ? dst : NULL, hbs[k]);
+			poison(dst, room);
+			suite_cmd(&cmd, GKV_RETRIEVE, SUITE_NSID_MAIN, &key);
+			cmd.buf = hbs[k] ? dst : NULL;
+			cmd.len = hbs[k];
+			comp = suite_run(qp, &cmd);
 			ok = comp.status == 0 && comp.result == len &&
 			     pattern_check(dst, got, i + 77) &&
-			     poisoned(dst + got, len + 16384 - got);
+			     poisoned(dst + got, room - got);
 			if (!ok)
 				tap_diag("value of %u bytes into %u: status %x, result %u", len,
 					 hbs[k], comp.status, comp.result);
 		}
 	}
-	tap_ok(ok, "%s: F7, F73: short, exact, longer and no buffer: true length, nothing past it",
-	       s->store);
+	tap_ok(ok, "%s: F7, F73: short, exact, longer and no buffer, %s: true length, nothing past",
+	       s->store, how);
+	gkv_qp_destroy(qp);
 }
 
 /* A value scattered over @n pieces of uneven length that lie in backward order. */
@@ -305,12 +313,12 @@ static void test_restart(struct suite *s)
 
 int main(void)
 {
-	static const char *const stores[] = { "mem", "local" };
+	const char *store;
 
-	for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+	while ((store = suite_next_store())) {
 		struct suite s;
 
-		suite_start(&s, stores[i], "store:eio:key=never");
+		suite_start(&s, store, NULL);
 		tap_ok(s.ns.value_max == SUITE_VALUE_MAX, "%s: the value limit is the configured one",
 		       s.store);
 		test_empty(&s);
@@ -321,7 +329,8 @@ int main(void)
 		test_sizes(&s, 0, "SGL");
 		test_sizes(&s, GKV_QP_PRP, "PRP");
 		test_scattered(&s);
-		test_short_buffers(&s);
+		test_short_buffers(&s, 0, "SGL");
+		test_short_buffers(&s, GKV_QP_PRP, "PRP");
 		test_checksums(&s);
 		test_replaced(&s);
 		test_restart(&s);

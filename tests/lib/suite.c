@@ -38,6 +38,22 @@ static void __attribute__((noreturn)) give_up(struct suite *s, const char *what)
 	exit(1);
 }
 
+const char *suite_next_store(void)
+{
+	static char names[128];
+	static bool begun;
+	const char *env;
+
+	if (begun)
+		return strtok(NULL, " ");
+	begun = true;
+	env = getenv("GKV_STORES");
+	if (env)
+		tap_diag("only on these stores: %s", env);
+	snprintf(names, sizeof(names), "%s", env ? env : "mem local");
+	return strtok(names, " ");
+}
+
 static size_t add_ns(char *conf, size_t size, const char *name, unsigned int nsid,
 		     const char *filter, const char *store, const char *deadline, const char *more)
 {
@@ -52,31 +68,41 @@ static size_t add_ns(char *conf, size_t size, const char *name, unsigned int nsi
 	return used;
 }
 
-void suite_start(struct suite *s, const char *store, const char *fault_rules)
+static void open_ns(struct suite *s, const char *name, uint32_t flags)
 {
-	static const char *const names[] = { "main", "other", "frozen", "faulty" };
-	char conf[8192], rules[2048];
-	struct gkv_ns_info info;
+	s->ns = (struct gkv_ns_info){ .size = sizeof(s->ns) };
+	if (gkv_ns_open(s->g, name, flags, &s->ns))
+		give_up(s, name);
+}
+
+void suite_start(struct suite *s, const char *store, const char *const *rules)
+{
+	char conf[8192], rule[256], name[16];
 
 	memset(s, 0, sizeof(*s));
 	s->store = store;
 	snprintf(conf, sizeof(conf), "%s", daemon_conf);
-	snprintf(rules, sizeof(rules), "fault.rules = %s\n", fault_rules);
-	add_ns(conf, sizeof(conf), names[0], SUITE_NSID_MAIN, "", store, "60s", "");
-	add_ns(conf, sizeof(conf), names[1], SUITE_NSID_OTHER, "", store, "60s", "");
-	add_ns(conf, sizeof(conf), names[2], SUITE_NSID_FROZEN, "", store, "60s",
+	add_ns(conf, sizeof(conf), "main", SUITE_NSID_MAIN, "", store, "60s", "");
+	add_ns(conf, sizeof(conf), "other", SUITE_NSID_OTHER, "", store, "60s", "");
+	add_ns(conf, sizeof(conf), "frozen", SUITE_NSID_FROZEN, "", store, "60s",
 	       "read_only = yes\n");
-	add_ns(conf, sizeof(conf), names[3], SUITE_NSID_FAULTY, "fault, ", store, "500ms", rules);
+	for (unsigned int i = 0; rules && rules[i]; i++) {
+		snprintf(name, sizeof(name), "faulty%u", i);
+		snprintf(rule, sizeof(rule), "fault.rules = %s\n", rules[i]);
+		add_ns(conf, sizeof(conf), name, SUITE_NSID_FAULTY + i, "fault, ", store, "500ms",
+		       rule);
+	}
 	rig_init(&s->rig, conf);
 	rig_start(&s->rig);
 	if (gkv_connect(&s->g, s->rig.socket, 0, 0))
 		give_up(s, "connect");
-	for (int i = 3; i >= 0; i--) {
-		info = (struct gkv_ns_info){ .size = sizeof(info) };
-		if (gkv_ns_open(s->g, names[i], i == 2 ? GKV_NS_RDONLY : 0, &info))
-			give_up(s, names[i]);
-		s->ns = info;
+	for (unsigned int i = 0; rules && rules[i]; i++) {
+		snprintf(name, sizeof(name), "faulty%u", i);
+		open_ns(s, name, 0);
 	}
+	open_ns(s, "frozen", GKV_NS_RDONLY);
+	open_ns(s, "other", 0);
+	open_ns(s, "main", 0);
 	if (gkv_mem_alloc(s->g, SUITE_BUF, &s->mem))
 		give_up(s, "memory");
 	s->buf = gkv_mem_addr(s->mem);

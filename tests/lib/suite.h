@@ -24,7 +24,7 @@
 #define SUITE_NSID_MAIN		1u
 #define SUITE_NSID_OTHER	2u
 #define SUITE_NSID_FROZEN	3u	/* read-only */
-#define SUITE_NSID_FAULTY	4u	/* under the filter "fault", with the rules of the test */
+#define SUITE_NSID_FAULTY	4u	/* and up, under the filter "fault" */
 
 struct suite {
 	struct rig rig;
@@ -42,10 +42,17 @@ struct suite_key {
 };
 
 /*
- * Start a daemon whose namespaces stand on @store ("mem", "local"), connect and open all
- * of them. @fault_rules: for namespace "faulty".
+ * The stores to run on, one after the other; NULL after the last. All of them, or those
+ * named in $GKV_STORES (separated by blanks), of which a diagnostic tells.
  */
-void suite_start(struct suite *s, const char *store, const char *fault_rules);
+const char *suite_next_store(void);
+
+/*
+ * Start a daemon whose namespaces stand on @store ("mem", "local"), connect and open all
+ * of them. @rules: the rules of the filter "fault" of one namespace each, NULL at the end;
+ * or NULL for no such namespaces.
+ */
+void suite_start(struct suite *s, const char *store, const char *const *rules);
 void suite_stop(struct suite *s);
 
 /* Wait until the session was handed over to a restarted daemon. */
