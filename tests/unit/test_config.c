@@ -223,6 +223,14 @@ static void test_lines(void **state)
 	assert_int_equal(kvb_config_text(&cfg, "t.conf", nul, sizeof(nul) - 1, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "NUL"));
 	kvb_config_free(&cfg);
+	/* A continued value may hold what looks like an assignment, but no key. */
+	assert_int_equal(load(&cfg, "[namespace kv0]\nnsid = 1\nstack = fault,mem\n"
+				    "fault.rules = store:eio:p=0.1\n\tretrieve:slow=1ms:every=3\n",
+			      &err), 0);
+	assert_string_equal(kvb_conf_get(&cfg.ns[0], "fault.rules"),
+			    "store:eio:p=0.1 retrieve:slow=1ms:every=3");
+	kvb_config_free(&cfg);
+	refused(KV0 "access = *:rw\n  mem.capacity = 1G\n", EINVAL, "t.conf:5: an indented line");
 	/* No newline at the end. */
 	assert_int_equal(load(&cfg, "[daemon]\ndstrd = 2", &err), 0);
 	assert_int_equal(cfg.dstrd, 2);

@@ -127,13 +127,33 @@ static char *next_line(char *buf, int size, void *stream)
 	return p->ret ? NULL : buf;
 }
 
+static const struct kvb_key *daemon_key(const char *name)
+{
+	for (size_t i = 0; i < kvb_daemon_nkeys; i++)
+		if (!strcmp(kvb_daemon_keys[i].name, name))
+			return &kvb_daemon_keys[i];
+	return NULL;
+}
+
+/* A key that somebody indented for looks, and not the rest of a value. */
+static bool looks_like_key(const char *line)
+{
+	size_t len = strcspn(line, "=: \t");
+	char name[64];
+
+	if (!len || len >= sizeof(name) || !strchr(line, '='))
+		return false;
+	memcpy(name, line, len);
+	name[len] = '\0';
+	return daemon_key(name) || kvb_nsconf_known(name);
+}
+
 /* An indented line: libinih repeats the key's name and gives the line as the value. */
 static int continue_key(struct parse *p, const char *value)
 {
 	char *joined;
 
-	/* Most likely a key that somebody indented for looks. */
-	if (!p->key || strchr(value, '='))
+	if (!p->key || looks_like_key(value))
 		return bad_line(p, "an indented line continues the value above it");
 	if (asprintf(&joined, "%s %s", p->key->value, value) < 0)
 		return bad_line(p, "out of memory");
@@ -244,14 +264,6 @@ int kvb_config_file(struct kvb_config *cfg, const char *path, struct kvb_err *er
 		ret = kvb_config_text(cfg, path, text, len, err);
 	free(text);
 	return ret;
-}
-
-static const struct kvb_key *daemon_key(const char *name)
-{
-	for (size_t i = 0; i < kvb_daemon_nkeys; i++)
-		if (!strcmp(kvb_daemon_keys[i].name, name))
-			return &kvb_daemon_keys[i];
-	return NULL;
 }
 
 int kvb_config_option(struct kvb_config *cfg, const char *option, struct kvb_err *err)

@@ -50,6 +50,21 @@ static bool layer_known(const char *name)
 	return false;
 }
 
+bool kvb_nsconf_known(const char *key)
+{
+	static const char *const own[] = { "nsid", "stack", "deadline", "durability", "verify",
+					   "read_only", "value_max", "access", "uuid" };
+	size_t dot = strcspn(key, ".");
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (!strcmp(own[i], key))
+			return true;
+	for (size_t i = 0; key[dot] && i < sizeof(layer_names) / sizeof(layer_names[0]); i++)
+		if (strlen(layer_names[i]) == dot && !strncmp(layer_names[i], key, dot))
+			return true;
+	return false;
+}
+
 static int parse_stack(const struct kvb_conf *c, struct kvb_nsconf *out, struct kvb_err *err)
 {
 	const char *text;

@@ -35,6 +35,9 @@ int kvb_nsconf_parse(const struct kvb_conf *c, struct kvb_nsconf *out, struct kv
 /* "kv0" of a section "namespace kv0"; NULL when it is no namespace's or the name is bad. */
 const char *kvb_nsconf_name(const char *section);
 
+/* A key that a namespace's section may have: its own, or one of any layer. */
+bool kvb_nsconf_known(const char *key);
+
 /*
  * What canonical rules @access allow somebody with these credentials: 0 nothing, 1 reading,
  * 2 writing. The first rule that fits decides.
