@@ -84,7 +84,8 @@ static void delay_any(struct kvb_store *st, struct kvb_op *op)
 	uint64_t ns = d->ns[op->opcode & 31];
 
 	o->sleeping = false;
-	if (!ns) {
+	/* The deadline has come and will not come again: held now, it could not be ended. */
+	if (!ns || op->late) {
 		kvb_op_forward(st, op, NULL);
 		return;
 	}

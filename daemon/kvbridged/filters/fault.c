@@ -109,10 +109,31 @@ static void flip_returned(const struct kvb_op *op)
 	}
 }
 
+/*
+ * The deadline passed while the layer below had the operation, and comes only once: to
+ * hold it now would be for ever.
+ */
+static bool fault_too_late(struct fault_op *o)
+{
+	if (!o->op->late)
+		return false;
+	o->where = FAULT_BELOW;
+	kvb_op_complete(o->op, KVB_TIMED_OUT);
+	return true;
+}
+
+static void fault_lose(struct fault_op *o)
+{
+	if (!fault_too_late(o))
+		o->where = FAULT_LOST;
+}
+
 static void fault_timer(struct kvb_timer *t);
 
 static void fault_sleep(struct fault_op *o, enum fault_where where, uint64_t ns)
 {
+	if (fault_too_late(o))
+		return;
 	o->where = where;
 	o->timer = (struct kvb_timer){ .fn = fault_timer };
 	kvb_timer_arm(o->op->r, &o->timer, kvb_now(o->op->r) + ns);
@@ -126,7 +147,7 @@ static void fault_done(struct kvb_store *st, struct kvb_op *op)
 	if (o->rule->flip && op->opcode == GKV_OP_RETRIEVE)
 		flip_returned(op);
 	if (o->rule->lost_after)
-		o->where = FAULT_LOST;
+		fault_lose(o);
 	else if (o->rule->slow_after_ns)
 		fault_sleep(o, FAULT_AFTER, o->rule->slow_after_ns);
 	else
@@ -141,7 +162,7 @@ static void fault_go(struct fault_op *o)
 
 	o->where = FAULT_BELOW;
 	if (r->lost) {
-		o->where = FAULT_LOST;
+		fault_lose(o);
 		return;
 	}
 	if (r->err || r->status) {
