@@ -204,6 +204,14 @@ static void counters(void *ctx, struct kvb_admin_counters *c)
 	c->power_cycles = 1;
 }
 
+static struct kvb_ctrl ctrl;
+
+static void note_error(uint16_t qid, const struct kvb_op *op)
+{
+	kvb_admin_log_error(&ctrl, qid, op->cid, op->status, op->sqe.nsid, op->sqe.opcode,
+			    KVB_PARAM_NONE);
+}
+
 static void random_bytes(void *p, size_t n)
 {
 	while (getrandom(p, n, 0) != (ssize_t)n)
@@ -212,7 +220,6 @@ static void random_bytes(void *p, size_t n)
 
 static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err *err)
 {
-	static struct kvb_ctrl ctrl;
 	int rc;
 
 	rc = open_namespaces(srv, cfg, err);
@@ -233,6 +240,7 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 	ctrl.ctx = srv;
 	kvb_ctrl_init(&ctrl);
 	srv->ctrl = &ctrl;
+	kvb_note_error = note_error;
 	/* Last: who finds the socket finds everything behind it ready. */
 	rc = kvb_server_listen(srv, err);
 	if (rc)
@@ -248,7 +256,7 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 int main(int argc, char **argv)
 {
 	struct kvb_server srv = { .listen_fd = -1, .lock_fd = -1, .epoll_fd = -1, .wake_fd = -1,
-				  .signal_fd = -1, .state_fd = -1 };
+				  .signal_fd = -1, .state_fd = -1, .reserve_fd = -1 };
 	struct kvb_config cfg;
 	struct kvb_err err = { 0 };
 	struct timespec ts;

@@ -310,7 +310,8 @@ static void do_drain(struct kvb_call *c)
 {
 	struct kvb_session_qp *q = c->arg;
 
-	kvb_qp_drain(&q->qp, &q->drained);
+	/* When the daemon stops, its clients are still there to be answered. */
+	kvb_qp_drain(&q->qp, &q->drained, !q->s->srv->stopping);
 }
 
 static void do_del(struct kvb_call *c)

@@ -162,6 +162,7 @@ int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 	if (listen(srv->listen_fd, 128))
 		return kvb_fail(err, errno, "%s: listen: %s", path, strerror(errno));
 
+	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -187,6 +188,8 @@ void kvb_server_close(struct kvb_server *srv)
 		close(srv->wake_fd);
 	if (srv->lock_fd >= 0)
 		close(srv->lock_fd);
+	if (srv->reserve_fd >= 0)
+		close(srv->reserve_fd);
 	srv->listen_fd = srv->signal_fd = srv->epoll_fd = srv->wake_fd = srv->lock_fd = -1;
 }
 
@@ -248,12 +251,28 @@ static void refuse(struct kvb_server *srv, int fd)
 	close(fd);
 }
 
+/* Out of descriptors: without an answer the client would wait, and the loop spin. */
+static void refuse_one(struct kvb_server *srv)
+{
+	int fd;
+
+	close(srv->reserve_fd);
+	fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		refuse(srv, fd);
+	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void accept_all(struct kvb_server *srv)
 {
 	for (int i = 0; i < 64; i++) {
 		int fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0) {
+			if ((errno == EMFILE || errno == ENFILE) && srv->reserve_fd >= 0) {
+				refuse_one(srv);
+				continue;
+			}
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 				kvb_log(KVB_LOG_WARN, "accept: %s", strerror(errno));
 			return;

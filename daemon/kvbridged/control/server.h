@@ -27,6 +27,7 @@ struct kvb_server {
 	int state_fd;			/* reactor state page, read-only for clients */
 	struct gkv_reactor_state *state;
 
+	int reserve_fd;			/* given up to refuse a client when none is left */
 	int listen_fd, lock_fd, epoll_fd, wake_fd, signal_fd;
 	struct kvb_session *sessions;
 	unsigned int nsessions;

@@ -133,18 +133,26 @@ void *kvb_bufs_alloc(struct kvb_bufs *b, size_t len)
 	return buf;
 }
 
+/*
+ * A waiter that is served may finish at once and free its buffer, which leads back here:
+ * the outer loop goes on instead of the stack growing with the queue.
+ */
 static void serve_waiters(struct kvb_bufs *b)
 {
+	if (b->serving)
+		return;
+	b->serving = true;
 	while (b->wait_head) {
 		struct kvb_buf_waiter *w = b->wait_head;
 
 		if (b->out + class_len(class_of(w->len)) > b->budget)
-			return;
+			break;
 		b->wait_head = w->next;
 		if (!b->wait_head)
 			b->wait_tail = &b->wait_head;
 		w->fn(w);
 	}
+	b->serving = false;
 }
 
 void kvb_bufs_free(struct kvb_bufs *b, void *buf)

@@ -23,6 +23,7 @@ struct kvb_bufs {
 	size_t out;		/* bytes lent */
 	size_t budget;		/* bytes that may be lent */
 	struct kvb_buf_waiter *wait_head, **wait_tail;
+	bool serving;
 	kvb_counter waits;
 };
 

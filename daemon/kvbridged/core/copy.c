@@ -23,6 +23,7 @@ static size_t padded(uint32_t len)
 
 static void stage_done(struct kvb_op *op)
 {
+	kvb_op_charge_segs(op);
 	memset((char *)op->data + op->len, 0, padded(op->len) - op->len);
 	if (!kvb_regions_alive(op->regions, op->map.v, op->map.n))
 		kvb_op_answer(op, GKV_SC_DATA_TRANSFER | GKV_DNR);

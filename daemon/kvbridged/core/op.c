@@ -79,7 +79,6 @@ void kvb_deadlines_run(struct kvb_reactor *r)
 		uint64_t limit = atomic_load_explicit(&r->nss[i]->deadline_ns,
 						      memory_order_relaxed);
 
-		/* Operations that moved here carry an older start: hence no early stop by order. */
 		while (l->head && r->now - l->head->start_ns >= limit)
 			op_expire(l->head);
 	}
@@ -152,6 +151,12 @@ void *kvb_op_take_data(struct kvb_op *op)
 	return data;
 }
 
+void kvb_op_charge_segs(struct kvb_op *op)
+{
+	op->seg_bytes = op->map.v == op->inline_segs ? 0 : op->map.cap * sizeof(struct iovec);
+	op->r->seg_bytes += op->seg_bytes;
+}
+
 uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
 {
 	struct kvb_dptr walk;
@@ -167,6 +172,7 @@ uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
 				return status;
 		} while (walk.left);
 	}
+	kvb_op_charge_segs(op);
 	op->segs = op->map.v;
 	op->nsegs = op->map.n;
 	return 0;
@@ -196,6 +202,7 @@ void kvb_op_answer(struct kvb_op *op, uint16_t status)
 		if (!status && op->map.n &&
 		    !kvb_regions_alive(op->regions, op->map.v, op->map.n))
 			status = GKV_SC_DATA_TRANSFER | GKV_DNR;
+		op->r->seg_bytes -= op->seg_bytes;
 		kvb_segs_free(&op->map);
 		op->map.v = NULL;
 	}

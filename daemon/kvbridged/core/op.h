@@ -115,6 +115,7 @@ struct kvb_op {
 	struct kvb_copy copy;	/* sliced copy under way */
 	struct kvb_list *list;	/* List under way */
 	struct kvb_segs map;		/* owns segs */
+	size_t seg_bytes;		/* charged for it */
 	struct iovec inline_segs[KVB_INLINE_SEGS];
 	struct gkv_sqe sqe;
 	/* The layers' private bytes follow. */

@@ -9,6 +9,9 @@
 #include "core/killpoint.h"
 #include "core/reactor_priv.h"
 
+/* Scatter lists in flight on one reactor, beyond which it fetches no more commands. */
+#define SEG_BYTES_MAX (64u << 20)
+
 const char *kvb_qp_error_name(int reason)
 {
 	switch (reason) {
@@ -37,6 +40,8 @@ static void set_stalled(struct kvb_qp *qp, bool stalled)
 		qp->r->nstalled--;
 	}
 }
+
+void (*kvb_note_error)(uint16_t qid, const struct kvb_op *op);
 
 static void qp_error(struct kvb_qp *qp, enum kvb_qp_error reason)
 {
@@ -189,6 +194,8 @@ static void count_bytes(struct kvb_qp *qp, const struct kvb_op *op)
 static void finish_result(struct kvb_qp *qp, struct kvb_op *op)
 {
 	op->status = kvb_status_finish(op->status);
+	if (op->status && kvb_note_error)
+		kvb_note_error(qp->qid, op);
 	if (op->opcode != GKV_OP_RETRIEVE || op->status) {
 		op->result = 0;
 		op->has_crc = false;
@@ -216,7 +223,9 @@ void kvb_qp_finish(struct kvb_op *op)
 	count_bytes(qp, op);
 	qp->outstanding--;
 	qp->active_ns = r->now;
-	if (qp->state == KVB_QP_DRAINING || qp_dead(qp)) {
+	if (op->late)
+		kvb_count(&qp->count.late, 1);
+	if (qp->drop || qp_dead(qp)) {
 		kvb_count(&qp->count.dropped, 1);
 		if (op->rec != KVB_NO_REC)
 			qp->free_rec[qp->nfree_rec++] = op->rec;
@@ -260,6 +269,7 @@ static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
 	op->data = NULL;
 	op->nsegs = 0;
 	op->map.v = NULL;
+	op->seg_bytes = 0;
 	op->status = 0;
 	op->result = 0;
 	op->has_crc = op->has_client_crc = false;
@@ -359,7 +369,7 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	/* kvb_qp_drain() cannot be answered from below this loop. */
 	qp->fetching = true;
 	for (i = 0; i < n && qp->state == KVB_QP_RUNNING; i++) {
-		struct kvb_op *op = kvb_op_get(r);
+		struct kvb_op *op = r->seg_bytes < SEG_BYTES_MAX ? kvb_op_get(r) : NULL;
 
 		if (!op) {
 			kvb_count(&r->count.op_waits, 1);
@@ -421,9 +431,10 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 	return n;
 }
 
-void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m)
+void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m, bool drop)
 {
 	qp->state = KVB_QP_DRAINING;
+	qp->drop = drop;
 	set_stalled(qp, false);
 	qp->outstanding -= qp->nrecover;
 	qp->nrecover = 0;

@@ -21,7 +21,7 @@
 enum kvb_qp_state {
 	KVB_QP_RUNNING,
 	KVB_QP_ERROR,		/* wild doorbell or dead memory: fetches no more */
-	KVB_QP_DRAINING,	/* fetches no more, drops what completes */
+	KVB_QP_DRAINING,	/* fetches no more */
 };
 
 enum kvb_op_class {
@@ -64,6 +64,7 @@ struct kvb_qp {
 	uint8_t state;		/* enum kvb_qp_state */
 	bool host;		/* its client may sleep on the record's futex */
 	bool hot;
+	bool drop;		/* post nothing any more */
 	bool posted;		/* since the client was last woken */
 	bool fetching;		/* inside kvb_qp_poll() */
 	bool stalled;		/* rung, but the client has not read its completions */
@@ -114,8 +115,14 @@ void kvb_qp_record_handed(struct kvb_op *op);
 /* The result is final; on the operation's reactor. */
 void kvb_qp_record_done(struct kvb_op *op);
 
-/* Stop fetching; @m is sent to control once nothing is outstanding. */
-void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m);
+/*
+ * Stop fetching; @m is sent to control once nothing is outstanding. With @drop, what
+ * completes from now on is not posted.
+ */
+void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m, bool drop);
+
+/* Called with every command that fails, on its reactor; set before any runs. */
+extern void (*kvb_note_error)(uint16_t qid, const struct kvb_op *op);
 
 /* Wake a client that sleeps on the futex, if anything was posted. */
 void kvb_qp_wake(struct kvb_qp *qp);

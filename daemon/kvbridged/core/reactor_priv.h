@@ -53,6 +53,7 @@ struct kvb_reactor {
 	struct kvb_op *free_ops;
 	uint32_t nops, max_ops;
 	size_t op_bytes;
+	size_t seg_bytes;		/* scatter lists of operations in flight */
 	struct kvb_deadline_list *deadlines;	/* by namespace index */
 	uint64_t deadline_check;
 
@@ -145,6 +146,8 @@ void kvb_list_free(struct kvb_op *op);
 
 /* ---- op.c, for list.c and copy.c ---- */
 
+/* Account op->map once it is complete; until then op->seg_bytes is 0. */
+void kvb_op_charge_segs(struct kvb_op *op);
 /* Go on at @r: run @fn there. */
 void kvb_op_move(struct kvb_op *op, struct kvb_reactor *r, void (*fn)(struct kvb_msg *m));
 /* The operation is over and nothing is left to do but answer. */

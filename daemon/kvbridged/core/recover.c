@@ -39,6 +39,7 @@ void kvb_qp_init_record(struct kvb_qp *qp)
 	for (uint32_t i = 0; i < qp->depth; i++)
 		qp->free_rec[i] = (uint16_t)(qp->depth - 1 - i);
 	qp->state = KVB_QP_RUNNING;
+	qp->drop = false;
 	qp->error_reason = KVB_QP_OK;
 	atomic_thread_fence(memory_order_seq_cst);
 }
