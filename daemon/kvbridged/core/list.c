@@ -21,6 +21,10 @@ struct kvb_list {
 	struct run old, new;
 	uint32_t cap;		/* bytes */
 	bool full;
+	/* The first key of any shard that did not fit: the answer ends before it. */
+	bool stopped;
+	uint8_t stop_len;
+	uint8_t stop[GKV_KEY_MAX];
 };
 
 static uint32_t entry_len(const char *e)
@@ -33,8 +37,16 @@ static bool append(struct kvb_list *l, const uint8_t *key, uint8_t klen)
 	uint32_t size = GKV_LIST_ENTRY_SIZE(klen);
 	char *e = l->new.buf + l->new.len;
 
+	/* A shorter key behind it may fit, but would leave it out for ever. */
+	if (l->stopped && kvb_key_cmp(key, klen, l->stop, l->stop_len) >= 0) {
+		l->full = true;
+		return false;
+	}
 	if (l->new.len + size > l->cap) {
 		l->full = true;
+		l->stopped = true;
+		l->stop_len = klen;
+		memcpy(l->stop, key, klen);
 		return false;
 	}
 	memset(e, 0, size);
