@@ -301,6 +301,8 @@ static int read_log(struct ctl *c, uint8_t lid, uint8_t *data, uint32_t want, ui
 	sqe.nsid = htole32(GKV_NSID_ALL);
 	sqe.cdw10 = htole32(lid | (dwords & 0xffff) << 16);
 	sqe.cdw11 = htole32(dwords >> 16);
+	/* Pages about commands are of one command set. */
+	sqe.cdw14 = htole32((uint32_t)GKV_CSI_KV << 24);
 	*got = 0;
 	return ctl_admin(c, &sqe, &cqe, data, got);
 }

@@ -192,7 +192,7 @@ static void placement_text(struct json_object *qp)
 	printf("      placement");
 	json_object_object_foreach(p, part, where)
 	{
-		printf(" %s=%s", part, where ? json_object_get_string(where) : "-");
+		printf("  %s: %s", part, where ? json_object_get_string(where) : "-");
 	}
 	putchar('\n');
 }

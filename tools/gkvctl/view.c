@@ -174,9 +174,19 @@ void view_table(struct json_object *array, const struct view_col *cols, size_t n
 	}
 }
 
+/* A number that is 0, or a group of nothing else. */
 static bool is_zero(struct json_object *v)
 {
-	return is_number(v) && json_object_get_double(v) == 0;
+	if (v && json_object_is_type(v, json_type_object)) {
+		json_object_object_foreach(v, name, member)
+		{
+			(void)name;
+			if (!is_zero(member))
+				return false;
+		}
+		return true;
+	}
+	return v && is_number(v) && json_object_get_double(v) == 0;
 }
 
 static void nested_indent(const char *indent, char *buf, size_t len)
@@ -205,14 +215,14 @@ void view_object(struct json_object *obj, const char *indent, bool skip_zero)
 	nested_indent(indent, sub, sizeof(sub));
 	json_object_object_foreach(obj, name, v)
 	{
-		if (strlen(name) > width && is_scalar(v) && !(skip_zero && v && is_zero(v)))
+		if (strlen(name) > width && is_scalar(v) && !(skip_zero && is_zero(v)))
 			width = strlen(name);
 	}
 	json_object_object_foreach(obj, key, val)
 	{
+		if (skip_zero && is_zero(val))
+			continue;
 		if (is_scalar(val)) {
-			if (skip_zero && val && is_zero(val))
-				continue;
 			scalar_text(val, text, sizeof(text));
 			printf("%s%-*s  %s\n", indent, (int)width, key, text);
 		} else if (json_object_is_type(val, json_type_object)) {
