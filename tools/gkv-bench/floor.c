@@ -100,6 +100,8 @@ static const char usage[] =
 	"  --file FILE          file for fio; must exist and have data in it\n"
 	"  --file-size SIZE     use only the first SIZE bytes of it\n"
 	"  --write              fio also overwrites FILE: its content is lost\n"
+	"  --write-only         no reads\n"
+	"  --sync               fio's writes are durable one by one (O_DSYNC)\n"
 	"  --sizes LIST         fio's block sizes (default 4K,128K,1M,4M)\n"
 	"  --qds LIST           fio's queue depths (default 1,32)\n"
 	"  -o, --output FORMAT  text or json\n";
@@ -119,7 +121,8 @@ static void parse_list(const char *arg, const char *what, uint64_t *out, size_t 
 
 int cmd_floor(int argc, char **argv)
 {
-	enum { O_CPUS = 256, O_TIME, O_DEPTH, O_SET, O_FILE, O_FSIZE, O_WRITE, O_SIZES, O_QDS };
+	enum { O_CPUS = 256, O_TIME, O_DEPTH, O_SET, O_FILE, O_FSIZE, O_WRITE,
+	       O_WRITEONLY, O_SYNC, O_SIZES, O_QDS };
 	static const struct option longopts[] = {
 		{ "cpus", required_argument, NULL, O_CPUS },
 		{ "time", required_argument, NULL, O_TIME },
@@ -128,6 +131,8 @@ int cmd_floor(int argc, char **argv)
 		{ "file", required_argument, NULL, O_FILE },
 		{ "file-size", required_argument, NULL, O_FSIZE },
 		{ "write", no_argument, NULL, O_WRITE },
+		{ "write-only", no_argument, NULL, O_WRITEONLY },
+		{ "sync", no_argument, NULL, O_SYNC },
 		{ "sizes", required_argument, NULL, O_SIZES },
 		{ "qds", required_argument, NULL, O_QDS },
 		{ "output", required_argument, NULL, 'o' },
@@ -176,6 +181,12 @@ int cmd_floor(int argc, char **argv)
 			break;
 		case O_WRITE:
 			o.write = true;
+			break;
+		case O_WRITEONLY:
+			o.write = o.write_only = true;
+			break;
+		case O_SYNC:
+			o.sync = true;
 			break;
 		case O_SIZES:
 			parse_list(optarg, "--sizes", o.sizes, &o.n_sizes, ARRAY_SIZE(o.sizes));

@@ -19,6 +19,8 @@ struct floor_opts {
 	const char *file;		/* for fio; NULL: none given */
 	uint64_t file_size;		/* bytes of it to use; 0: all */
 	bool write;			/* fio may overwrite it */
+	bool write_only;
+	bool sync;			/* fio's writes are durable one by one */
 	uint64_t sizes[16];		/* fio's block sizes, bytes */
 	size_t n_sizes;
 	uint32_t qds[8];		/* fio's queue depths */

@@ -105,10 +105,12 @@ static void one(const struct floor_opts *o, bool write, uint64_t bs, uint32_t qd
 		/* Values are not zeros, nor the same block over and over. */
 		"--refill_buffers=0", "--thread", file, size, block, depth, runtime,
 		write ? "--rw=randwrite" : "--rw=randread",
-		write ? "--overwrite=1" : "--readonly", o->cpu_server >= 0 ? cpu : NULL, NULL
+		write ? "--overwrite=1" : "--readonly", o->sync ? "--sync=dsync" : "--sync=none",
+		o->cpu_server >= 0 ? cpu : NULL, NULL
 	};
 	struct floor_result *res =
-		floor_add(report, "fio %s %s, QD %" PRIu32, write ? "write" : "read",
+		floor_add(report, "fio %s %s, QD %" PRIu32,
+			  !write ? "read" : o->sync ? "sync write" : "write",
 			  human_bytes(text, sizeof(text), (double)bs), qd);
 	char *out;
 	int status = 0;
@@ -126,7 +128,6 @@ static void one(const struct floor_opts *o, bool write, uint64_t bs, uint32_t qd
 	}
 	out = output_of(argv, &status);
 	if (!out) {
-		/* Also said once, as the first result, by the caller. */
 		res->skipped = errno == ENOENT;
 		res->failed = !res->skipped;
 		snprintf(res->why, sizeof(res->why), "fio: %s",
@@ -159,7 +160,7 @@ void floor_fio(const struct floor_opts *o, struct floor_report *report)
 		snprintf(res->why, sizeof(res->why), "%.100s: no regular file with data in it", o->file);
 		return;
 	}
-	for (int write = 0; write <= o->write; write++)
+	for (int write = o->write_only; write <= o->write; write++)
 		for (size_t s = 0; s < o->n_sizes; s++)
 			for (size_t q = 0; q < o->n_qds; q++)
 				one(o, write, o->sizes[s], o->qds[q],

@@ -164,10 +164,10 @@ static uint32_t reap(struct ctx *c)
 
 static void measure_qd1(struct ctx *c, uint64_t time_ns, struct hist *h)
 {
-	uint64_t end = now_ns() + time_ns, warm = 2000;
+	uint64_t end = now_ns() + time_ns, warm = 500;
 
 	do {
-		for (uint32_t i = 0; i < 1000; i++) {
+		for (uint32_t i = 0; i < 100; i++) {
 			uint64_t t = ticks();
 
 			submit(c, 1);
@@ -179,7 +179,7 @@ static void measure_qd1(struct ctx *c, uint64_t time_ns, struct hist *h)
 			else
 				hist_add(h, t);
 		}
-	} while (now_ns() < end);
+	} while (now_ns() < end || !h->count);
 }
 
 static double measure_deep(struct ctx *c, uint64_t time_ns)
@@ -305,17 +305,17 @@ void floor_pingpong(const struct floor_opts *o, struct floor_report *report)
 	pin_to(o->cpu_client);
 	end = now_ns() + o->time_ns;
 	do {
-		for (uint32_t i = 0; i < 1000; i++) {
+		for (uint32_t i = 0; i < 100; i++) {
 			uint64_t t = ticks();
 
 			__atomic_store_n(&p->there, ++n, __ATOMIC_RELEASE);
 			while (__atomic_load_n(&p->back, __ATOMIC_ACQUIRE) != n)
 				;
 			t = ticks() - t;
-			if (n > 2000)
+			if (n > 500)
 				hist_add(h, t);
 		}
-	} while (now_ns() < end);
+	} while (now_ns() < end || !h->count);
 	__atomic_store_n(&p->there, UINT64_MAX, __ATOMIC_RELEASE);
 	waitpid(pid, NULL, 0);
 	res = floor_add(report, "cross-core ping-pong");
