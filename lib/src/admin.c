@@ -79,27 +79,29 @@ int gkv_query(struct gkv *g, uint32_t what, char **json)
 
 	*json = NULL;
 	pthread_mutex_lock(&g->lock);
-	do {
+	for (;;) {
 		ret = query_piece(g, what, off, &r);
 		if (ret)
 			break;
+		/* The successor of a restarted daemon knows nothing of the snapshot: start over. */
+		if (off && le64toh(r.total) != total) {
+			off = 0;
+			continue;
+		}
 		if (!off) {
+			free(buf);
 			total = le64toh(r.total);
 			buf = malloc(total + 1);
 			if (!buf) {
 				ret = gkvi_err(-ENOMEM, "out of memory");
 				break;
 			}
-		} else if (le64toh(r.total) != total) {
-			/* A restarted daemon knows nothing of the snapshot: start over. */
-			free(buf);
-			buf = NULL;
-			off = 0;
-			continue;
 		}
 		memcpy(buf + off, r.data, le32toh(r.len));
 		off += le32toh(r.len);
-	} while (!off || off < total);
+		if (off == total)
+			break;
+	}
 	pthread_mutex_unlock(&g->lock);
 	if (ret) {
 		free(buf);
