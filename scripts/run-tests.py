@@ -162,7 +162,9 @@ def run_program(program, args, results):
     env = dict(os.environ, GKV_BUILD=os.path.abspath(args.build), GKV_SAN=args.san,
                CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1",
                PYTHONPATH=os.path.abspath("tests/lib"), **sanitizer_environment(args.san))
-    command = launcher(args.san) + [os.path.abspath(program)]
+    # Scripts by their interpreter: whether they are executable is no property of the test.
+    interpreter = {".py": ["python3"], ".sh": ["bash"]}.get(os.path.splitext(program)[1], [])
+    command = launcher(args.san) + interpreter + [os.path.abspath(program)]
     log_dir = os.path.join(args.build, "logs")
     os.makedirs(log_dir, exist_ok=True)
     log_path = os.path.join(log_dir, f"{results.suite}-{name}.log")
