@@ -105,7 +105,7 @@ static uint16_t add_bucket(struct kvb_dptr *w, struct kvb_segs *out, uint64_t le
 }
 
 /* Read one little-endian qword of a list, once. @iova is qword aligned. */
-static uint16_t fetch(struct kvb_dptr *w, uint64_t iova, uint64_t *val)
+static inline uint16_t fetch(struct kvb_dptr *w, uint64_t iova, uint64_t *val)
 {
 	const struct kvb_span *s = w->list;
 	const uint64_t *p;
@@ -234,8 +234,9 @@ static uint16_t sgl_step(struct kvb_dptr *w, struct kvb_segs *out)
 	}
 	/* Two reads: the halves may be of different versions, but each is one value. */
 	status = fetch(w, w->next, &addr);
-	if (!status)
-		status = fetch(w, w->next + 8, &rest);
+	if (status)
+		return status;
+	status = fetch(w, w->next + 8, &rest);
 	if (status)
 		return status;
 	w->next += sizeof(struct gkv_sgl_desc);

@@ -306,12 +306,22 @@ static void begin_msg(struct kvb_msg *m)
 	op_begin(op);
 }
 
+void kvb_op_prepare(struct kvb_op *op)
+{
+	struct kvb_store *st = op->ns->bottom;
+
+	if (!op->ns->sharded)
+		return;
+	op->hash = kvb_hash_key(op->key, op->klen);
+	if (st->ops->prefetch && kvb_reactor_of(op->hash) == op->r)
+		st->ops->prefetch(st, op);
+}
+
 bool kvb_op_submit(struct kvb_op *op)
 {
 	struct kvb_reactor *home = op->owner;
 
 	if (op->ns->sharded) {
-		op->hash = kvb_hash_key(op->key, op->klen);
 		home = op->opcode == GKV_OP_FLUSH ? kvb_reactors[0] : kvb_reactor_of(op->hash);
 	}
 	/* What leaves this thread is never answered on the spot. */
@@ -355,10 +365,8 @@ void kvb_op_resume(struct kvb_op *op, uint32_t rec_state)
 		return;
 	}
 	op->resolving = true;
-	if (op->ns->sharded) {
-		op->hash = kvb_hash_key(op->key, op->klen);
+	if (op->ns->sharded)
 		op->r = kvb_reactor_of(op->hash);
-	}
 	if (op->r == op->owner)
 		resolve_msg(&op->msg);
 	else

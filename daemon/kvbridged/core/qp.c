@@ -281,14 +281,11 @@ static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
 	op->layer = 0;
 }
 
-/*
- * Run one command as far as it goes. Commands that are over at once are answered here,
- * without a record entry ("express"); the others go on alone.
- */
-static void qp_run(struct kvb_qp *qp, struct kvb_op *op)
+/* Copy an SQE, once, and decode the copy. */
+static void op_fetch(struct kvb_qp *qp, struct kvb_op *op, uint32_t slot, uint64_t seq)
 {
-	bool over = true;
-
+	kvb_read_sqe(&op->sqe, qp->sq + (size_t)slot * sizeof(struct gkv_sqe));
+	op_init(op, qp, seq);
 	op->sync = true;
 	op->status = kvb_decode(&op->sqe, &qp->env, op);
 	if (__builtin_expect(!op->status, 1)) {
@@ -296,9 +293,17 @@ static void qp_run(struct kvb_qp *qp, struct kvb_op *op)
 		op->client_crc = op->crc;
 		op->has_client_crc = op->has_crc;
 		op->has_crc = false;
-		over = kvb_op_submit(op);
+		kvb_op_prepare(op);
 	}
-	if (over) {
+}
+
+/*
+ * Run one command as far as it goes. Commands that are over at once are answered here,
+ * without a record entry ("express"); the others go on alone.
+ */
+static void op_run(struct kvb_qp *qp, struct kvb_op *op)
+{
+	if (op->status || kvb_op_submit(op)) {
 		finish_result(qp, op);
 		count_bytes(qp, op);
 		qp_post(qp, op);
@@ -343,7 +348,8 @@ static uint32_t cq_room(struct kvb_qp *qp, uint32_t want)
 unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 {
 	struct kvb_reactor *r = qp->r;
-	uint32_t tail, claimed, n, i;
+	struct kvb_op *ops[KVB_FETCH_MAX];
+	uint32_t tail, claimed, slot, n, i;
 
 	if (qp->state != KVB_QP_RUNNING)
 		return 0;
@@ -366,23 +372,33 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	if (n)
 		set_stalled(qp, false);
 
-	/* kvb_qp_drain() cannot be answered from below this loop. */
-	qp->fetching = true;
-	for (i = 0; i < n && qp->state == KVB_QP_RUNNING; i++) {
-		struct kvb_op *op = r->seg_bytes < SEG_BYTES_MAX ? kvb_op_get(r) : NULL;
-
-		if (!op) {
+	/*
+	 * All are fetched before the first runs, so that their cache misses overlap. An entry
+	 * counts as consumed only when it runs: up to then a successor would fetch it again,
+	 * and the client must not be told that its slot is free.
+	 */
+	for (i = 0, slot = qp->sq_head; i < n; i++) {
+		ops[i] = r->seg_bytes < SEG_BYTES_MAX ? kvb_op_get(r) : NULL;
+		if (!ops[i]) {
 			kvb_count(&r->count.op_waits, 1);
 			break;
 		}
-		kvb_read_sqe(&op->sqe, qp->sq + (size_t)qp->sq_head * sizeof(struct gkv_sqe));
+		op_fetch(qp, ops[i], slot, qp->sq_seq + i);
+		if (++slot == qp->depth)
+			slot = 0;
 		kvb_killpoint("fetched");
+	}
+	n = i;
+	qp->fetching = true;
+	for (i = 0; i < n && qp->state == KVB_QP_RUNNING; i++) {
 		if (++qp->sq_head == qp->depth)
 			qp->sq_head = 0;
-		op_init(op, qp, qp->sq_seq++);
-		qp_run(qp, op);
+		qp->sq_seq++;
+		op_run(qp, ops[i]);
 	}
 	qp->fetching = false;
+	while (n > i)
+		kvb_op_put(r, ops[--n]);
 	if (i) {
 		kvb_count(&qp->count.fetched, i);
 		qp->active_ns = r->now;
@@ -425,6 +441,7 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 		} else if (op->status) {
 			kvb_qp_finish(op);
 		} else {
+			kvb_op_prepare(op);
 			kvb_op_resume(op, state);
 		}
 	}

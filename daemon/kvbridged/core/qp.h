@@ -94,6 +94,9 @@ struct kvb_qp {
 enum kvb_qp_error { KVB_QP_OK, KVB_QP_BAD_TAIL, KVB_QP_BAD_CQ_HEAD, KVB_QP_MEMORY_GONE };
 const char *kvb_qp_error_name(int reason);
 
+/* Most commands taken from a queue pair before the next has its turn. */
+#define KVB_FETCH_MAX 32
+
 /* Look at the doorbell; fetch and start up to @budget commands. Returns how many. */
 unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget);
 

@@ -22,8 +22,6 @@ unsigned int kvb_nreactors;
 uint64_t kvb_hash_secret[2];
 
 #define RING_ENTRIES 1024
-/* Commands taken from one queue pair before the next has its turn. */
-#define FETCH_BUDGET 32
 /* Cold queue pairs looked at in one turn. */
 #define COLD_SCAN 32
 /* A queue pair without work this long is scanned with the cold ones. */
@@ -309,7 +307,7 @@ static unsigned int scan(struct kvb_reactor *r)
 				continue;
 			}
 		} else if (kvb_qp_rung(qp) || qp->nrecover) {
-			n += kvb_qp_poll(qp, FETCH_BUDGET);
+			n += kvb_qp_poll(qp, KVB_FETCH_MAX);
 		} else if (r->now - qp->active_ns > COOL_NS && !qp->outstanding) {
 			cool(r, qp);
 			continue;	/* another stands here now */
@@ -336,7 +334,7 @@ static unsigned int scan(struct kvb_reactor *r)
 		if (kvb_qp_rung(qp) && qp->state == KVB_QP_RUNNING) {
 			qp->active_ns = r->now;
 			kvb_reactor_heat(r, qp);	/* takes the place of one already seen */
-			n += kvb_qp_poll(qp, FETCH_BUDGET);
+			n += kvb_qp_poll(qp, KVB_FETCH_MAX);
 		}
 	}
 	r->cold_pos = end;

@@ -112,8 +112,10 @@ void kvb_op_put(struct kvb_reactor *r, struct kvb_op *op);
 
 /* ---- op.c ---- */
 
+/* A decoded operation will be submitted or resumed soon: its hash, and cache lines. */
+void kvb_op_prepare(struct kvb_op *op);
 /*
- * Start a decoded operation; on the queue pair's reactor. Returns true when op->sync was
+ * Start a decoded and prepared operation; on the queue pair's reactor. Returns true when op->sync was
  * set and the operation is over already: the caller answers. Otherwise it goes on alone,
  * and may be gone on return.
  */

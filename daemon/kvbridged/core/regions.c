@@ -73,23 +73,24 @@ void kvb_regions_free(struct kvb_regions *t)
 
 const struct kvb_span *kvb_regions_span(const struct kvb_regions *t, uint64_t iova)
 {
-	uint32_t lo = 0, hi = t->n, i = last_hit;
+	const struct kvb_span *s = t->spans;
+	uint32_t n = t->n;
 
-	if (i < hi && iova - t->spans[i].iova < t->spans[i].len)
-		return &t->spans[i];
-	/* The last span that starts at or below @iova is spans[lo - 1]. */
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (t->spans[mid].iova <= iova)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo || iova - t->spans[lo - 1].iova >= t->spans[lo - 1].len)
+	if (last_hit < n && iova - s[last_hit].iova < s[last_hit].len)
+		return &s[last_hit];
+	if (!n)
 		return NULL;
-	last_hit = lo - 1;
-	return &t->spans[lo - 1];
+	/* To the last span that starts at or below @iova, without branches to mispredict. */
+	while (n > 1) {
+		uint32_t half = n / 2;
+
+		s += s[half].iova <= iova ? half : 0;
+		n -= half;
+	}
+	if (iova - s->iova >= s->len)
+		return NULL;
+	last_hit = (uint32_t)(s - t->spans);
+	return s;
 }
 
 void *kvb_regions_find(const struct kvb_regions *t, uint64_t iova, uint64_t len, bool write,

@@ -84,6 +84,12 @@ struct kvb_store_ops {
 	void (*flush)(struct kvb_store *st, struct kvb_op *op);
 
 	/*
+	 * The operation will be submitted here in a moment: bring what its look-up will touch
+	 * into the cache. Optional; bottom layer of sharded stores only.
+	 */
+	void (*prefetch)(struct kvb_store *st, const struct kvb_op *op);
+
+	/*
 	 * After a restart: did the mutation named by op->id happen? Sets op->outcome and
 	 * completes. A volatile store needs none.
 	 */

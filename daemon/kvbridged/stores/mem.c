@@ -20,9 +20,6 @@
 #define LIST_SLICE 256
 
 struct val {
-	uint64_t hash;
-	uint8_t key[16];
-	uint8_t klen;
 	bool staged;		/* data is a staging buffer */
 	uint32_t len;		/* bytes */
 	uint32_t crc;
@@ -30,8 +27,10 @@ struct val {
 	void *data;
 };
 
+/* Half a cache line, key included: Exist touches nothing else. */
 struct slot {
-	uint64_t hash;
+	uint8_t key[16];
+	uint64_t tag;		/* hash, with the key length in its low bits */
 	struct val *v;		/* NULL: empty */
 };
 
@@ -119,26 +118,44 @@ static void mem_stop(struct kvb_store *st, struct kvb_reactor *r)
 
 /* ---- Hash table: open addressing, linear probing, no tombstones ---- */
 
+static uint64_t tag_of(uint64_t hash, uint8_t klen)
+{
+	return (hash & ~(uint64_t)31) | klen;
+}
+
+static uint64_t home_of(const struct shard *sh, uint64_t tag)
+{
+	return (tag >> 5) & sh->mask;
+}
+
 static struct slot *lookup(struct shard *sh, const struct kvb_op *op)
 {
-	for (uint64_t i = op->hash & sh->mask;; i = (i + 1) & sh->mask) {
+	uint64_t tag = tag_of(op->hash, op->klen);
+
+	for (uint64_t i = home_of(sh, tag);; i = (i + 1) & sh->mask) {
 		struct slot *s = &sh->slots[i];
 
 		if (!s->v)
 			return NULL;
-		if (s->hash == op->hash && s->v->klen == op->klen &&
-		    !memcmp(s->v->key, op->key, sizeof(op->key)))
+		if (s->tag == tag && !memcmp(s->key, op->key, sizeof(op->key)))
 			return s;
 	}
 }
 
-static void place(struct shard *sh, struct val *v)
+static void mem_prefetch(struct kvb_store *st, const struct kvb_op *op)
 {
-	uint64_t i = v->hash & sh->mask;
+	struct shard *sh = kvb_store_shard(st, op->r);
+
+	__builtin_prefetch(&sh->slots[home_of(sh, tag_of(op->hash, op->klen))]);
+}
+
+static void place(struct shard *sh, const struct slot *s)
+{
+	uint64_t i = home_of(sh, s->tag);
 
 	while (sh->slots[i].v)
 		i = (i + 1) & sh->mask;
-	sh->slots[i] = (struct slot){ .hash = v->hash, .v = v };
+	sh->slots[i] = *s;
 }
 
 static bool grow(struct shard *sh)
@@ -155,7 +172,7 @@ static bool grow(struct shard *sh)
 	sh->mask = 2 * n - 1;
 	for (uint64_t i = 0; i < n; i++) {
 		if (old[i].v)
-			place(sh, old[i].v);
+			place(sh, &old[i]);
 	}
 	free(old);
 	return true;
@@ -167,7 +184,7 @@ static void unplace(struct shard *sh, struct slot *s)
 	uint64_t hole = (uint64_t)(s - sh->slots);
 
 	for (uint64_t i = (hole + 1) & sh->mask; sh->slots[i].v; i = (i + 1) & sh->mask) {
-		uint64_t want = sh->slots[i].hash & sh->mask;
+		uint64_t want = home_of(sh, sh->slots[i].tag);
 
 		if (((i - want) & sh->mask) >= ((i - hole) & sh->mask)) {
 			sh->slots[hole] = sh->slots[i];
@@ -200,9 +217,6 @@ static struct val *val_new(struct kvb_op *op)
 
 	if (!v)
 		return NULL;
-	v->hash = op->hash;
-	memcpy(v->key, op->key, sizeof(v->key));
-	v->klen = op->klen;
 	v->len = op->len;
 	v->crc = op->crc;
 	v->refs = 1;
@@ -227,6 +241,7 @@ static void mem_store(struct kvb_store *st, struct kvb_op *op)
 	struct mem *m = st->priv;
 	struct loc_key key;
 	struct loc_ent *e;
+	struct slot slot;
 	struct val *v;
 
 	if (s && op->options & GKV_STORE_MUST_NOT_EXIST) {
@@ -257,7 +272,10 @@ static void mem_store(struct kvb_store *st, struct kvb_op *op)
 		val_put(sh, v);
 		goto nomem;
 	}
-	place(sh, v);
+	slot.tag = tag_of(op->hash, op->klen);
+	memcpy(slot.key, op->key, sizeof(slot.key));
+	slot.v = v;
+	place(sh, &slot);
 	sh->n++;
 	atomic_fetch_add_explicit(&m->keys, 1, memory_order_relaxed);
 	kvb_op_complete(op, GKV_SC_SUCCESS);
@@ -406,5 +424,6 @@ const struct kvb_store_ops kvb_mem_ops = {
 	.exist = mem_exist,
 	.list = mem_list,
 	.flush = mem_flush,
+	.prefetch = mem_prefetch,
 	.info = mem_info,
 };
