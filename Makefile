@@ -35,9 +35,9 @@ CLANG	?= clang
 
 # ---- Dependencies --------------------------------------------------------------------------------
 
-DEPS_lib	:= liburing
+# libgkv needs nothing but libc.
 DEPS_daemon	:= liburing inih json-c libnvme libisal uuid
-DEPS_tools	:= liburing json-c
+DEPS_tools	:= json-c
 DEPS_test	:= cmocka
 
 # pkg-config module -> Debian package, for the error message.
@@ -59,15 +59,14 @@ ifneq ($(BUILD_GOALS),)
 ifeq ($(shell command -v $(PKG_CONFIG) 2>/dev/null),)
 $(error $(PKG_CONFIG) is missing: install the Debian package pkg-config)
 endif
-need	:= $(sort $(DEPS_lib) $(DEPS_daemon) $(DEPS_tools) $(if $(TEST_GOALS),$(DEPS_test)))
+need	:= $(sort $(DEPS_daemon) $(DEPS_tools) $(if $(TEST_GOALS),$(DEPS_test)))
 missing	:= $(foreach m,$(need),$(if $(shell $(PKG_CONFIG) --exists $(m) && echo y),,$(m)))
 ifneq ($(strip $(missing)),)
 $(foreach m,$(missing),$(info error: library $(m) is missing: install the Debian package $(PKG_$(m))))
 $(error missing libraries; run: apt-get install $(foreach m,$(missing),$(PKG_$(m))))
 endif
-PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(DEPS_lib) $(DEPS_daemon) $(DEPS_tools))
+PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(DEPS_daemon) $(DEPS_tools))
 PC_CFLAGS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --cflags $(DEPS_test)))
-LIBS_lib	:= $(shell $(PKG_CONFIG) --libs $(DEPS_lib))
 LIBS_daemon	:= $(shell $(PKG_CONFIG) --libs $(DEPS_daemon))
 LIBS_tools	:= $(shell $(PKG_CONFIG) --libs $(DEPS_tools))
 LIBS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --libs $(DEPS_test)))
@@ -152,7 +151,7 @@ LIB_MAP_FLAG := $(addprefix -Wl$(comma)--version-script=,$(LIB_MAP))
 $(BUILD)/libgkv.so.$(SOVER): $(call objs,$(LIB_SRC)) $(LIB_MAP)
 	$(call say,LD)
 	$(Q)$(link) -shared -Wl,-soname,libgkv.so.$(SOVER) $(if $(SAN),,-Wl,-z,defs) \
-		$(LIB_MAP_FLAG) $(filter %.o,$^) $(LIBS_lib)
+		$(LIB_MAP_FLAG) $(filter %.o,$^)
 
 $(BUILD)/libgkv.so: $(BUILD)/libgkv.so.$(SOVER)
 	$(Q)ln -sf $(<F) $@
@@ -214,13 +213,13 @@ $(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBUNIT_A) $(LIBTES
 		$(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(link) $< $(TEST_ARCHIVES) $(LIBS_daemon) $(LIBS_lib) $(LIBS_test) -lm -ldl
+	$(Q)$(link) $< $(TEST_ARCHIVES) $(LIBS_daemon) $(LIBS_test) -lm -ldl
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(link) -fsanitize=fuzzer $(filter %.o,$^) -Wl,--start-group $(LIBKVB_A) $(LIBGKV_A) \
-		-Wl,--end-group $(LIBS_daemon) $(LIBS_lib) -lm
+		-Wl,--end-group $(LIBS_daemon) -lm
 
 tests: all $(UNIT_PROGS) $(OTHER_PROGS)
 

@@ -8,12 +8,13 @@ set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 
 root=$WORK/root
+prefix=$root/opt/gkv
 
 make_install()
 {
 	# A sub-make of a test must not join the job server of the make that runs the tests.
 	env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS \
-		make --no-print-directory install BUILD="$GKV_BUILD" DESTDIR="$root" PREFIX=/usr
+		make --no-print-directory install BUILD="$GKV_BUILD" DESTDIR="$root" PREFIX=/opt/gkv
 }
 
 # installed PATTERN...: each matches a file under the prefix.
@@ -22,23 +23,23 @@ installed()
 	local pattern missing=0
 
 	for pattern in "$@"; do
-		compgen -G "$root/usr/$pattern" >/dev/null ||
-			{ echo "missing: /usr/$pattern"; missing=1; }
+		compgen -G "$prefix/$pattern" >/dev/null ||
+			{ echo "missing: $pattern"; missing=1; }
 	done
 	return $missing
 }
 
 links_resolve()
 {
-	[ "$(readlink "$root/usr/lib/libgkv.so")" = libgkv.so.0 ] &&
-		[ -f "$(readlink -f "$root/usr/lib/libgkv.so.0")" ]
+	[ "$(readlink "$prefix/lib/libgkv.so")" = libgkv.so.0 ] &&
+		[ -f "$(readlink -f "$prefix/lib/libgkv.so.0")" ]
 }
 
 manual_pages_render()
 {
 	local page failed=0
 
-	for page in "$root"/usr/share/man/man*/*; do
+	for page in "$prefix"/share/man/man*/*; do
 		[ -s "$page" ] || { echo "empty: $page"; failed=1; }
 		head -n 10 "$page" | grep -q '^\.\(TH\|Dt\|so\)' || { echo "no title: $page"; failed=1; }
 	done
@@ -49,15 +50,15 @@ nothing_outside()
 {
 	local outside
 
-	outside=$(find "$root" -type f ! -path "$root/usr/*")
+	outside=$(find "$root" -type f ! -path "$prefix/*")
 	[ -z "$outside" ] || { echo "$outside"; return 1; }
-	outside=$(grep -rl -F "$root" "$root/usr" || true)
+	outside=$(grep -rl -F "$root" "$prefix" || true)
 	[ -z "$outside" ] || { echo "names the build's root: $outside"; return 1; }
 }
 
 flags()
 {
-	PKG_CONFIG_PATH=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root pkg-config "$@" libgkv
+	PKG_CONFIG_PATH=$prefix/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root pkg-config "$@" libgkv
 }
 
 cat >"$WORK/client.c" <<END
@@ -76,7 +77,7 @@ client()
 {
 	# shellcheck disable=SC2046
 	"$1" -Wall -Wextra -Werror "$2" -o "$WORK/client" $(flags --cflags) $(flags --libs) &&
-		LD_LIBRARY_PATH=$root/usr/lib "$WORK/client"
+		LD_LIBRARY_PATH=$prefix/lib "$WORK/client"
 }
 
 check "make install works into an empty root" make_install
