@@ -18,6 +18,10 @@ EXAMPLEDIR	?= $(PREFIX)/share/doc/gkv
 # SAN selects a sanitizer variant with its own output directory; "fuzz" is for check-fuzz (clang).
 SAN	?=
 BUILD	?= build$(if $(SAN),/san-$(SAN))
+# An empty one would build into, and clean, the root directory.
+ifeq ($(strip $(BUILD)),)
+$(error BUILD is empty)
+endif
 
 ifeq ($(origin CC),default)
 CC	:= $(if $(filter fuzz,$(SAN)),clang,gcc)
