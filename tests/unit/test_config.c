@@ -40,7 +40,8 @@ static void refused(const char *text, int errnum, const char *says)
 	int ret = load(&cfg, text, &err);
 
 	if (ret != -errnum || !strstr(err.text, says))
-		fail_msg("%s\n-> %d \"%s\", expected %d \"%s\"", text, ret, err.text, -errnum, says);
+		fail_msg("%s\n-> %d \"%s\", expected %d \"%s\"", text, ret, err.text, -errnum,
+			 says);
 }
 
 #define KV0 "[namespace kv0]\nnsid = 1\nstack = mem\n"
@@ -178,12 +179,15 @@ static void test_refusals(void **state)
 		{ "[namespace kv0]\nnsid = 1\n", EINVAL, "stack is missing" },
 		{ "[namespace kv0]\nnsid = 0\nstack = mem\n", ERANGE, "from 1 to" },
 		{ "[namespace kv0]\nnsid = 4294967295\nstack = mem\n", ERANGE, "from 1 to" },
-		{ "[namespace kv0]\nnsid = 1\nstack = rocks\n", EINVAL, "no store or filter \"rocks\"" },
-		{ "[namespace kv0]\nnsid = 1\nstack = fault,,mem\n", EINVAL, "no store or filter \"\"" },
+		{ "[namespace kv0]\nnsid = 1\nstack = rocks\n", EINVAL,
+		  "no store or filter \"rocks\"" },
+		{ "[namespace kv0]\nnsid = 1\nstack = fault,,mem\n", EINVAL,
+		  "no store or filter \"\"" },
 		{ "[namespace kv0]\nnsid = 1\nstack = fault mem\n", EINVAL, "commas" },
 		{ "[namespace kv0]\nnsid = 1\nstack = mem,mem\n", EINVAL, "\"mem\" twice" },
 		{ KV0 "local.path = /x\n", EINVAL, "\"local\" is not in the stack" },
-		{ KV0 "color = red\n", EINVAL, "t.conf:4: [namespace kv0] color = red: unknown key" },
+		{ KV0 "color = red\n", EINVAL,
+		  "t.conf:4: [namespace kv0] color = red: unknown key" },
 		{ KV0 "deadline = 0\n", ERANGE, "from 1ms to 3600s" },
 		{ KV0 "durability = maybe\n", EINVAL, "async or sync" },
 		{ KV0 "verify = maybe\n", EINVAL, "on or off" },
@@ -195,7 +199,8 @@ static void test_refusals(void **state)
 		{ KV0 "access = gid:no-such-group-here:rw\n", EINVAL, "no such group" },
 		{ KV0 "access = 0:rw\n", EINVAL, "starts with uid:" },
 		{ KV0 KV0, EINVAL, "t.conf:4: a second namespace" },
-		{ KV0 "[namespace kv1]\nnsid = 1\nstack = mem\n", EINVAL, "[namespace kv0] has it" },
+		{ KV0 "[namespace kv1]\nnsid = 1\nstack = mem\n", EINVAL,
+		  "[namespace kv0] has it" },
 	};
 
 	(void)state;

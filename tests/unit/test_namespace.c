@@ -87,7 +87,8 @@ static void test_refused(void **state)
 		{ "stack = fault,delay,mem\n", "mem", "mem does not open", "" },
 		{ "stack = delay,mem\n", "delay", "delay does not open", "+mem-mem" },
 		{ "stack = delay,mem\ndelay.nubmer = 1\n", NULL,
-		  "t.conf:6: [namespace kv0] delay.nubmer = 1: unknown key", "+mem+delay-delay-mem" },
+		  "t.conf:6: [namespace kv0] delay.nubmer = 1: unknown key",
+		  "+mem+delay-delay-mem" },
 		{ "stack = mem\nmem.number = 10\n", NULL,
 		  "t.conf:6: [namespace kv0] mem.number = 10: must be from 0 to 9", "" },
 	};

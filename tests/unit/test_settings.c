@@ -127,7 +127,8 @@ static void refused(const char *name, const char *value, int errnum, const char 
 static void test_refused(void **state)
 {
 	(void)state;
-	refused("spin_ns", "1us", EBUSY, "spin_ns is set on the command line, which has precedence");
+	refused("spin_ns", "1us", EBUSY,
+		"spin_ns is set on the command line, which has precedence");
 	assert_int_equal(atomic_load(&kvb_live.spin_ns), 9000);
 	refused("colour", "1", ENOENT, "no setting \"colour\"");
 	refused("socket", "/x", EPERM, "socket takes effect at start only");

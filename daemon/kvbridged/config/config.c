@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +180,8 @@ static int on_key(void *user, const char *section, const char *name, const char 
 		return !bad_line(p, "a value without a key");
 	for (size_t i = 0; i < c->nkeys; i++) {
 		if (c->keys[i].origin == KVB_ORIGIN_FILE && !strcmp(c->keys[i].name, name)) {
-			p->ret = kvb_fail(p->err, EINVAL, "%s:%u: [%s] %.40s: the key was set in line %u",
+			p->ret = kvb_fail(p->err, EINVAL,
+					  "%s:%u: [%s] %.40s: the key was set in line %u",
 					  p->cfg->file, p->line, c->section, name,
 					  c->keys[i].line);
 			return 0;
@@ -367,6 +369,7 @@ static int set_key(struct kvb_config *cfg, const struct kvb_key *k, struct kvb_e
 int kvb_config_finish(struct kvb_config *cfg, struct kvb_err *err)
 {
 	uint32_t nsids[KVB_MAX_NAMESPACES];
+	uint64_t share;
 	int ret;
 
 	for (size_t i = 0; i < kvb_daemon_nkeys; i++) {
@@ -377,9 +380,9 @@ int kvb_config_finish(struct kvb_config *cfg, struct kvb_err *err)
 	ret = kvb_conf_all_used(&cfg->daemon, err);
 	if (ret)
 		return ret;
+	share = cfg->buffer_memory / cfg->reactors;
 	for (size_t i = 0; i < cfg->nns; i++) {
 		struct kvb_nsconf ns;
-		char share[32];
 
 		ret = kvb_nsconf_parse(&cfg->ns[i], &ns, err);
 		if (ret)
@@ -389,12 +392,11 @@ int kvb_config_finish(struct kvb_config *cfg, struct kvb_err *err)
 			if (nsids[j] == ns.nsid)
 				return kvb_conf_fail(&cfg->ns[i], "nsid", err, EINVAL,
 						     "[%s] has it too", cfg->ns[j].section);
-		if (ns.value_max > cfg->buffer_memory / cfg->reactors)
+		if (ns.value_max > share)
 			return kvb_conf_fail(&cfg->ns[i], "value_max", err, ERANGE,
-					     "value_max is %u, but a reactor's share of buffer_memory is "
-					     "%s bytes", ns.value_max,
-					     kvb_size_text(cfg->buffer_memory / cfg->reactors, share,
-							   sizeof(share)));
+					     "value_max is %u, but a reactor's share of "
+					     "buffer_memory is %" PRIu64 " bytes",
+					     ns.value_max, share);
 	}
 	return 0;
 }

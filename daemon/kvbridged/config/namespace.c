@@ -91,8 +91,8 @@ static int build_stack(struct ns_box *box, const struct kvb_conf *conf,
 
 		st->ops = kvb_store_find(nc->layers[i]);
 		if (!st->ops)
-			return kvb_conf_fail(conf, "stack", err, EINVAL, "no store or filter \"%s\"",
-					     nc->layers[i]);
+			return kvb_conf_fail(conf, "stack", err, EINVAL,
+					     "no store or filter \"%s\"", nc->layers[i]);
 		if (last && (st->ops->flags & KVB_STORE_FILTER))
 			return kvb_conf_fail(conf, "stack", err, EINVAL,
 					     "filter \"%s\" needs a store below it", st->ops->name);
