@@ -183,7 +183,6 @@ static int start_reactors(struct kvb_server *srv, const struct kvb_config *cfg,
 		ret = kvb_reactor_start(&rc, err);
 		if (ret)
 			return ret;
-		kvb_nreactors = i + 1;
 	}
 	return kvb_reactors_start_stores(err);
 }
@@ -222,6 +221,8 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 {
 	int rc;
 
+	/* Stores lay out their shards when they open. */
+	kvb_nreactors = (unsigned int)cfg->reactors;
 	rc = open_namespaces(srv, cfg, err);
 	if (rc)
 		return rc;
