@@ -290,7 +290,7 @@ def settings_with_origin():
               "get-setting")
         check("nonsense" in fails(daemon, 1, "set", "nonsense", "1"), "the name is in the message")
         text = fails(daemon, 1, "set", "poll_interval_ns", "1")
-        check(str(settings["poll_interval_ns"]["min"]) in text, f"the limit is in the message: {text}")
+        check(str(settings["poll_interval_ns"]["min"]) in text, f"the limit is told: {text}")
         fails(daemon, 1, "set", "reactors", "1")
         fails(daemon, 1, "get-setting", "nonsense")
         equal(daemon.gkvctl("get-setting", "poll_interval_ns")["value"], 123456,
