@@ -221,8 +221,9 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 {
 	int rc;
 
-	/* Stores lay out their shards when they open. */
-	kvb_nreactors = (unsigned int)cfg->reactors;
+	rc = kvb_reactors_create((unsigned int)cfg->reactors, err);
+	if (rc)
+		return rc;
 	rc = open_namespaces(srv, cfg, err);
 	if (rc)
 		return rc;

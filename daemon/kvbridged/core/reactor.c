@@ -623,16 +623,29 @@ static void do_stop(struct kvb_call *c)
 	c->r->stop = true;
 }
 
+int kvb_reactors_create(unsigned int n, struct kvb_err *err)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct kvb_reactor *r = aligned_alloc(64, (sizeof(*r) + 63) & ~(size_t)63);
+
+		if (!r)
+			return kvb_fail(err, ENOMEM, "reactor %u: out of memory", i);
+		memset(r, 0, sizeof(*r));
+		r->id = i;
+		r->wake_fd = -1;
+		kvb_bufs_init(&r->bufs, 0);
+		kvb_reactors[i] = r;
+		kvb_nreactors = i + 1;
+	}
+	return 0;
+}
+
 int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 {
-	struct kvb_reactor *r = aligned_alloc(64, (sizeof(*r) + 63) & ~(size_t)63);
+	struct kvb_reactor *r = kvb_reactors[conf->id];
 	size_t priv = 0;
 	int rc;
 
-	if (!r)
-		return kvb_fail(err, ENOMEM, "reactor %u: out of memory", conf->id);
-	memset(r, 0, sizeof(*r));
-	r->id = conf->id;
 	r->cpu = conf->cpu;
 	r->state = conf->state;
 	r->nss = conf->nss;
@@ -648,27 +661,20 @@ int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 	r->op_bytes = (sizeof(struct kvb_op) + priv + 63) & ~(size_t)63;
 	r->deadlines = calloc(r->nns ? r->nns : 1, sizeof(*r->deadlines));
 	r->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (!r->deadlines || r->wake_fd < 0) {
-		rc = kvb_fail(err, errno, "reactor %u: %s", conf->id, strerror(errno));
-		free_reactor(r);
-		return rc;
-	}
+	if (!r->deadlines || r->wake_fd < 0)
+		return kvb_fail(err, errno, "reactor %u: %s", conf->id, strerror(errno));
 	rc = pthread_create(&r->thread, NULL, reactor_main, r);
-	if (rc) {
-		free_reactor(r);
+	if (rc)
 		return kvb_fail(err, rc, "reactor %u: cannot start a thread: %s", conf->id,
 				strerror(rc));
-	}
 	while (!atomic_load(&r->up))
 		usleep(100);
 	if (r->start_rc) {
-		rc = r->start_rc;
 		*err = r->start_err;
 		pthread_join(r->thread, NULL);
-		free_reactor(r);
-		return rc;
+		return r->start_rc;
 	}
-	kvb_reactors[r->id] = r;
+	r->running = true;
 	return 0;
 }
 
@@ -688,17 +694,18 @@ int kvb_reactors_start_stores(struct kvb_err *err)
 void kvb_reactors_stop(void)
 {
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
-		if (kvb_reactors[i] && kvb_reactors[i]->stores_up)
+		if (kvb_reactors[i]->stores_up)
 			kvb_reactor_call(kvb_reactors[i], &(struct kvb_call){ 0 }, do_stop_stores);
 	}
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
 		struct kvb_reactor *r = kvb_reactors[i];
 
-		if (!r)
-			continue;
-		kvb_reactor_call(r, &(struct kvb_call){ 0 }, do_stop);
-		pthread_join(r->thread, NULL);
+		if (r->running) {
+			kvb_reactor_call(r, &(struct kvb_call){ 0 }, do_stop);
+			pthread_join(r->thread, NULL);
+		}
 		free_reactor(r);
 		kvb_reactors[i] = NULL;
 	}
+	kvb_nreactors = 0;
 }

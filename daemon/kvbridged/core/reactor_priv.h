@@ -69,7 +69,7 @@ struct kvb_reactor {
 	int cpu;
 	pthread_t thread;
 	_Atomic bool up;
-	bool stores_up;
+	bool running, stores_up;
 	struct kvb_err start_err;
 	int start_rc;
 
@@ -81,6 +81,8 @@ struct kvb_reactor {
 extern struct kvb_reactor *kvb_reactors[KVB_MAX_REACTORS];
 extern unsigned int kvb_nreactors;
 
+/* Make @n reactors that do not run yet: stores lay out their shards by them. */
+int kvb_reactors_create(unsigned int n, struct kvb_err *err);
 /* Start a reactor's thread. Control thread. Returns 0 or a negative errno. */
 int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err);
 /* Start the stores on each reactor, once all can be reached by message. Control thread. */
