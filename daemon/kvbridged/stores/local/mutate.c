@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Store and Delete. Those of one key run one after the other. A Store finds units, writes
+ * value and headers in parallel and takes effect in the index when all have landed (and,
+ * where acknowledged means durable, have been flushed); until then Retrieves see the old
+ * version. A Delete turns the header into a tombstone in place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/killpoint.h"
+#include "stores/local/local.h"
+
+static void mutate_start(struct loc_op *lop);
+static void mutate_landed(struct loc_op *lop);
+
+void loc_op_init(struct kvb_store *st, struct kvb_op *op, struct loc_op *lop)
+{
+	struct loc_store *ls = st->priv;
+
+	/* The requests are large and set up as they are used. */
+	memset(lop, 0, offsetof(struct loc_op, io));
+	memset((char *)lop + offsetof(struct loc_op, vlen), 0,
+	       sizeof(*lop) - offsetof(struct loc_op, vlen));
+	for (unsigned int i = 0; i < LOC_IO_SLOTS; i++)
+		lop->io[i].lop = NULL;
+	lop->op = op;
+	lop->sh = ls->sh[kvb_reactor_id(op->r)];
+	lop->key = loc_key_make(op->key, op->klen);
+	lop->qtail = &lop->qhead;
+	loc_list_init(&lop->olds);
+	loc_list_init(&lop->link);
+}
+
+/* ---- One mutation of a key at a time ---- */
+
+static struct loc_op **busy_slot(struct loc_op *lop)
+{
+	struct loc_op **pp = &lop->sh->busy[lop->op->hash % LOC_KEY_BUCKETS];
+
+	while (*pp && loc_key_order((*pp)->key.hi, (*pp)->key.lo, (*pp)->key.klen, lop->key.hi,
+				    lop->key.lo, lop->key.klen))
+		pp = &(*pp)->hnext;
+	return pp;
+}
+
+static void mutate_begin(struct loc_op *lop)
+{
+	struct loc_op **pp = busy_slot(lop);
+
+	if (*pp) {
+		lop->state = LOC_WAIT_KEY;
+		*(*pp)->qtail = lop;
+		(*pp)->qtail = &lop->qnext;
+		return;
+	}
+	*pp = lop;
+	lop->holds_key = true;
+	mutate_start(lop);
+}
+
+/* The next mutation of the key takes it over. */
+static struct loc_op *key_release(struct loc_op *lop)
+{
+	struct loc_op **pp = busy_slot(lop), *next = lop->qhead;
+
+	lop->holds_key = false;
+	if (!next) {
+		*pp = lop->hnext;
+		return NULL;
+	}
+	next->hnext = lop->hnext;
+	next->qhead = next->qnext;
+	next->qtail = next->qhead ? lop->qtail : &next->qhead;
+	next->qnext = NULL;
+	next->holds_key = true;
+	next->state = LOC_RUN;
+	*pp = next;
+	return next;
+}
+
+static void mutate_end(struct loc_op *lop, uint16_t status)
+{
+	struct loc_op *next = key_release(lop);
+	struct loc_shard *sh = lop->sh;
+
+	if (lop->hdrs && lop->hdrs != &lop->hdr1)
+		free(lop->hdrs);
+	loc_old_discard(lop);
+	free(lop->extv);
+	kvb_op_complete(lop->op, status);
+	if (!next)
+		return;
+	/* A loop, not a recursion: any number of them may end at once. */
+	loc_list_add(&sh->turn, &next->link);
+	if (sh->in_turn)
+		return;
+	sh->in_turn = true;
+	while (!loc_list_empty(&sh->turn)) {
+		next = loc_container(sh->turn.next, struct loc_op, link);
+		loc_list_del(&next->link);
+		mutate_start(next);
+	}
+	sh->in_turn = false;
+}
+
+static bool is_sync(const struct loc_op *lop)
+{
+	return lop->op->ns->sync || !atomic_load_explicit(&lop->op->ns->vwc, memory_order_relaxed);
+}
+
+/* ---- Finding units ---- */
+
+static struct loc_ext *ext_at(struct loc_op *lop, uint32_t i)
+{
+	return lop->extv ? &lop->extv->e[i] : &lop->ext1;
+}
+
+static int ext_add(struct loc_op *lop, loc_pos pos, uint32_t units)
+{
+	uint32_t n = lop->nexts;
+
+	if (n && n >= lop->cap) {
+		uint32_t cap = n < 8 ? 8 : 2 * n;
+		struct loc_extv *v;
+
+		if (n >= LOC_MAX_PARTS)
+			return -ENOMEM;
+		v = realloc(lop->extv, sizeof(*v) + cap * sizeof(v->e[0]));
+		if (!v)
+			return -ENOMEM;
+		if (!lop->extv)
+			v->e[0] = lop->ext1;
+		lop->extv = v;
+		lop->cap = cap;
+	}
+	lop->nexts++;
+	*ext_at(lop, n) = (struct loc_ext){ .pos = pos, .units = units };
+	if (lop->extv)
+		lop->extv->n = lop->nexts;
+	return 0;
+}
+
+/* Before anything was written: as if nothing had been found. */
+static void units_undo(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	for (uint32_t i = 0; i < lop->nexts; i++) {
+		struct loc_ext *e = ext_at(lop, i);
+		struct loc_ag *ag = loc_ag_of(sh->ls, e->pos);
+
+		loc_table_drop(ag, loc_pos_unit(e->pos) - ag->first);
+		ag->busy--;
+		loc_unalloc(sh, e->pos, e->units);
+	}
+	lop->nexts = 0;
+	atomic_fetch_add(&sh->ls->free_units, lop->need);
+	lop->need = 0;
+	loc_space_poke(sh->ls);
+}
+
+static void store_go(struct loc_op *lop);
+
+/* Turn what was promised into extents; false while other shards must be asked. */
+static bool units_find(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	while (lop->need) {
+		struct loc_ag *ag;
+		loc_pos pos;
+		uint32_t n = loc_alloc(sh, lop->need, &pos);
+
+		if (!n)
+			return false;
+		ag = loc_ag_of(sh->ls, pos);
+		lop->need -= n;
+		ag->busy++;	/* it stays until the headers are on their way */
+		if (ext_add(lop, pos, n)) {
+			ag->busy--;
+			loc_unalloc(sh, pos, n);
+			units_undo(lop);
+			lop->err = -ENOMEM;
+			return true;
+		}
+		if (loc_table_reserve(ag, loc_pos_unit(pos) - ag->first)) {
+			units_undo(lop);
+			lop->err = -ENOMEM;
+			return true;
+		}
+	}
+	return true;
+}
+
+static void store_found(struct loc_op *lop)
+{
+	lop->state = LOC_RUN;
+	if (lop->err)
+		mutate_end(lop, GKV_SC_INTERNAL);
+	else
+		store_go(lop);
+}
+
+static void store_gather(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	if (loc_list_empty(&sh->gather) && units_find(lop)) {
+		store_found(lop);
+		return;
+	}
+	lop->state = LOC_GATHER;
+	loc_list_add(&sh->gather, &lop->link);
+	loc_steal_start(sh);
+}
+
+void loc_gather_run(struct loc_shard *sh)
+{
+	if (sh->in_gather)
+		return;
+	sh->in_gather = true;
+	while (!loc_list_empty(&sh->gather)) {
+		struct loc_op *lop = loc_container(sh->gather.next, struct loc_op, link);
+
+		if (!units_find(lop))
+			break;
+		loc_list_del(&lop->link);
+		store_found(lop);
+	}
+	sh->in_gather = false;
+}
+
+/* Try for units; true when the wait is over, one way or the other. */
+static bool space_try(struct loc_op *lop, bool *full)
+{
+	struct loc_store *ls = lop->sh->ls;
+	uint64_t old = atomic_load(&ls->old_units);
+
+	/* In this order: units become free before they cease to be old. */
+	*full = false;
+	if (loc_reserve(ls, lop->need))
+		return true;
+	*full = !old;
+	return !old;
+}
+
+static void space_over(struct loc_op *lop, bool full)
+{
+	if (full)
+		mutate_end(lop, GKV_SC_CAPACITY);
+	else
+		store_gather(lop);
+}
+
+void loc_space_run(struct loc_shard *sh)
+{
+	bool full;
+
+	while (!loc_list_empty(&sh->space)) {
+		struct loc_op *lop = loc_container(sh->space.next, struct loc_op, link);
+
+		if (!space_try(lop, &full))
+			break;
+		loc_list_del(&lop->link);
+		atomic_fetch_sub(&sh->ls->space_waiters, 1);
+		space_over(lop, full);
+	}
+}
+
+static void store_space(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	struct loc_store *ls = sh->ls;
+
+	if (lop->need > ls->total_units) {
+		mutate_end(lop, GKV_SC_CAPACITY);
+		return;
+	}
+	if (loc_list_empty(&sh->space) && loc_reserve(ls, lop->need)) {
+		store_gather(lop);
+		return;
+	}
+	lop->state = LOC_WAIT_SPACE;
+	loc_list_add(&sh->space, &lop->link);
+	atomic_fetch_add(&ls->space_waiters, 1);
+	/* What was superseded becomes free by two flushes. */
+	loc_flush_want(ls, loc_flush_tag(ls));
+	loc_space_run(sh);
+}
+
+/* ---- Writing ---- */
+
+static void data_pump(struct loc_op *lop);
+
+static void data_done(struct kvb_io *kio, int res)
+{
+	struct loc_io *io = loc_container(kio, struct loc_io, io);
+	struct loc_op *lop = io->lop;
+
+	if (!loc_io_over(io, &res, true))
+		return;
+	io->lop = NULL;
+	if (res)
+		lop->err = res;
+	data_pump(lop);
+	if (!--lop->pend)
+		mutate_landed(lop);
+}
+
+/* Requests for as much of the value as there are slots. */
+static void data_pump(struct loc_op *lop)
+{
+	struct loc_io *io;
+
+	while (!lop->err && lop->next_off < lop->want && (io = loc_io_idle(lop))) {
+		uint64_t len;
+		uint32_t file, n = lop->want - lop->next_off;
+
+		memset(io, 0, sizeof(*io));
+		io->off = loc_locate(lop, lop->next_off, &file, &len);
+		if (n > LOC_MAX_IO)
+			n = LOC_MAX_IO;
+		if (n > len)
+			n = len;
+		io->lop = lop;
+		io->io.done = data_done;
+		io->file = file;
+		io->buf = (char *)lop->op->data + lop->next_off;
+		io->len = n;
+		lop->next_off += n;
+		lop->pend++;
+		if (!lop->sh->ls->file[file].direct)
+			atomic_fetch_add_explicit(&lop->sh->ls->buffered_ios, 1,
+						  memory_order_relaxed);
+		loc_io_write(io);
+	}
+}
+
+static void hdr_done(struct loc_shard *sh, struct loc_hdr *h, int res)
+{
+	struct loc_op *lop = h->lop;
+
+	(void)sh;
+	if (res)
+		lop->err = res;
+	if (!--lop->pend)
+		mutate_landed(lop);
+}
+
+static void hdr_fill(struct loc_op *lop, struct loc_hdr *h, loc_pos pos, uint8_t type,
+		     uint32_t units, uint32_t part)
+{
+	struct loc_store *ls = lop->sh->ls;
+	const struct kvb_op *op = lop->op;
+	struct loc_slot *s = &h->slot;
+
+	memset(h, 0, sizeof(*h));
+	h->lop = lop;
+	h->home = lop->sh;
+	h->ag = loc_ag_of(ls, pos);
+	h->idx = loc_pos_unit(pos) - h->ag->first;
+	h->done = hdr_done;
+	h->put = true;
+	s->type = type;
+	s->klen = op->klen;
+	memcpy(s->key, op->key, op->klen);
+	s->seq = htole64(lop->seq);
+	s->id_uid = htole64(op->id.uid);
+	s->id_seq = htole64(op->id.seq);
+	s->units = htole32(units);
+	s->part = htole16(part);
+	s->nparts = htole16(type == LOC_LIVE ? lop->nexts : 1);
+	if (type == LOC_LIVE) {
+		s->vlen = htole32(op->len);
+		s->vcrc = htole32(op->crc);
+	}
+	s->crc = htole32(loc_slot_crc(&ls->file[loc_pos_file(pos)], loc_pos_unit(pos), s));
+}
+
+static int olds_prepare(struct loc_op *lop, const struct loc_ent *e)
+{
+	if (!(e->flags & LOC_ENT_MULTI))
+		return loc_old_prepare(lop, e->pos, loc_units(lop->sh->ls, e->vlen));
+	for (uint32_t i = 0; i < e->extv->n; i++) {
+		if (loc_old_prepare(lop, e->extv->e[i].pos, e->extv->e[i].units))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void store_go(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	struct loc_ent *e = loc_bt_find(&sh->index, &lop->key);
+	bool ok;
+
+	/* All that can be refused for want of memory, before anything is written. */
+	lop->hdrs = lop->nexts == 1 ? &lop->hdr1 : calloc(lop->nexts, sizeof(*lop->hdrs));
+	ok = lop->hdrs && (!e || !olds_prepare(lop, e));
+	if (ok && !e) {
+		e = loc_bt_insert(&sh->index, &lop->key);
+		if (e)
+			e->flags = LOC_ENT_PENDING;
+		else
+			ok = false;
+	}
+	if (!ok) {
+		units_undo(lop);
+		mutate_end(lop, GKV_SC_INTERNAL);
+		return;
+	}
+	loc_seq_get(sh, lop);
+	lop->vlen = lop->op->len;
+	lop->want = (lop->op->len + LOC_BLK - 1) & ~(uint32_t)(LOC_BLK - 1);
+	lop->rdv = lop->extv;
+	lop->rd1 = lop->ext1;
+	lop->pend = 1;
+	data_pump(lop);
+	for (uint32_t i = 0; i < lop->nexts; i++) {
+		struct loc_ext *x = ext_at(lop, i);
+
+		hdr_fill(lop, &lop->hdrs[i], x->pos, LOC_LIVE, x->units, i);
+		lop->hdrs[i].ag->busy--;
+		lop->pend++;
+		loc_hdr_submit(sh, &lop->hdrs[i]);
+	}
+	if (!--lop->pend)
+		mutate_landed(lop);
+}
+
+/* ---- The end ---- */
+
+static void store_commit(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	struct loc_ent *e = loc_bt_find(&sh->index, &lop->key);
+
+	if (e->flags & LOC_ENT_PENDING)
+		atomic_fetch_add(&sh->ls->keys, 1);
+	else if (e->flags & LOC_ENT_MULTI)
+		free(e->extv);
+	e->flags = 0;
+	e->vlen = lop->vlen;
+	e->vcrc = lop->op->crc;
+	if (lop->extv && lop->nexts > 1) {
+		e->flags = LOC_ENT_MULTI;
+		e->extv = lop->extv;
+		lop->extv = NULL;
+	} else {
+		e->pos = lop->ext1.pos;
+	}
+}
+
+static void delete_commit(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	struct loc_ent *e = loc_bt_find(&sh->index, &lop->key);
+
+	if (e->flags & LOC_ENT_MULTI)
+		free(e->extv);
+	loc_bt_remove(&sh->index, &lop->key);
+	atomic_fetch_sub(&sh->ls->keys, 1);
+}
+
+static void mutate_commit(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	bool del = lop->op->opcode == GKV_OP_DELETE;
+	uint64_t bytes = del ? 0 : lop->want;
+
+	kvb_killpoint("local-commit");
+	if (del)
+		delete_commit(lop);
+	else
+		store_commit(lop);
+	loc_seq_put(sh, lop);
+	loc_old_retire(sh, lop, del);
+	mutate_end(lop, GKV_SC_SUCCESS);
+	loc_dirty(sh, bytes);
+	if (!sh->ls->vcache)
+		loc_reclaim(sh);
+}
+
+static void failed_end(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+	struct loc_ent *e;
+
+	if (lop->op->opcode != GKV_OP_DELETE) {
+		e = loc_bt_find(&sh->index, &lop->key);
+		if (e->flags & LOC_ENT_PENDING)
+			loc_bt_remove(&sh->index, &lop->key);
+	}
+	loc_seq_put(sh, lop);
+	mutate_end(lop, loc_status(lop->err, true));
+	loc_dirty(sh, 0);
+}
+
+void loc_aborted(struct loc_op *lop, int res)
+{
+	/* Its slot may still be there after a crash: then its value is checked. */
+	if (res)
+		loc_seq_freeze(lop->sh, lop->seq);
+	if (!--lop->pend)
+		failed_end(lop);
+}
+
+static void restored(struct loc_shard *sh, struct loc_hdr *h, int res)
+{
+	(void)sh;
+	(void)res;	/* memory has it, and so will the next write of the block */
+	failed_end(h->lop);
+}
+
+static void mutate_fail(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	if (lop->op->opcode == GKV_OP_DELETE) {
+		loc_old_discard(lop);
+		if (loc_slot_zero(&lop->hdr1.slot) || lop->hdr1.slot.type != LOC_LIVE) {
+			failed_end(lop);	/* it never got as far as memory */
+			return;
+		}
+		lop->hdr1.done = restored;
+		loc_hdr_submit(sh, &lop->hdr1);
+		return;
+	}
+	lop->pend = lop->nexts + 1;
+	loc_old_abort(sh, lop);
+	loc_aborted(lop, 0);
+}
+
+static void flush_waited(struct loc_shard *sh, struct loc_waiter *w, int res)
+{
+	struct loc_op *lop = loc_container(w, struct loc_op, wait);
+
+	(void)sh;
+	if (res) {
+		lop->err = res;
+		mutate_fail(lop);
+		return;
+	}
+	mutate_commit(lop);
+}
+
+/* Everything that was to be written has been, or has failed. */
+static void mutate_landed(struct loc_op *lop)
+{
+	kvb_killpoint("local-landed");
+	if (lop->err) {
+		mutate_fail(lop);
+	} else if (is_sync(lop)) {
+		lop->wait.fn = flush_waited;
+		loc_flush_wait(lop->sh, &lop->wait);
+	} else {
+		mutate_commit(lop);
+	}
+}
+
+static void delete_go(struct loc_op *lop, const struct loc_ent *e)
+{
+	struct loc_shard *sh = lop->sh;
+	bool multi = e->flags & LOC_ENT_MULTI;
+	loc_pos pos = multi ? e->extv->e[0].pos : e->pos;
+
+	if (olds_prepare(lop, e)) {
+		mutate_end(lop, GKV_SC_INTERNAL);
+		return;
+	}
+	loc_seq_get(sh, lop);
+	lop->hdrs = &lop->hdr1;
+	lop->pend = 1;
+	hdr_fill(lop, &lop->hdr1, pos, LOC_TOMB,
+		 multi ? e->extv->e[0].units : loc_units(sh->ls, e->vlen), 0);
+	loc_hdr_submit(sh, &lop->hdr1);
+}
+
+/* It is this mutation's turn. */
+static void mutate_start(struct loc_op *lop)
+{
+	struct kvb_op *op = lop->op;
+	struct loc_ent *e = loc_bt_find(&lop->sh->index, &lop->key);
+
+	lop->state = LOC_RUN;
+	if (op->opcode == GKV_OP_DELETE) {
+		if (e)
+			delete_go(lop, e);
+		else
+			mutate_end(lop, GKV_SC_KEY_NOT_FOUND);
+		return;
+	}
+	if (e && (op->options & GKV_STORE_MUST_NOT_EXIST)) {
+		mutate_end(lop, GKV_SC_KEY_EXISTS);
+	} else if (!e && (op->options & GKV_STORE_MUST_EXIST)) {
+		mutate_end(lop, GKV_SC_KEY_NOT_FOUND);
+	} else {
+		lop->need = loc_units(lop->sh->ls, op->len);
+		store_space(lop);
+	}
+}
+
+void loc_store_op(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op);
+
+	loc_op_init(st, op, lop);
+	mutate_begin(lop);
+}
+
+void loc_delete_op(struct kvb_store *st, struct kvb_op *op)
+{
+	loc_store_op(st, op);
+}
+
+bool loc_cancel(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op), **pp;
+
+	if (op->opcode != GKV_OP_STORE && op->opcode != GKV_OP_DELETE)
+		return false;
+	if (lop->state == LOC_WAIT_SPACE) {
+		loc_list_del(&lop->link);
+		atomic_fetch_sub(&lop->sh->ls->space_waiters, 1);
+		mutate_end(lop, KVB_TIMED_OUT);
+		return true;
+	}
+	if (lop->state == LOC_WAIT_KEY) {
+		struct loc_op *holder = *busy_slot(lop);
+
+		for (pp = &holder->qhead; *pp != lop;)
+			pp = &(*pp)->qnext;
+		*pp = lop->qnext;
+		if (!*pp)
+			holder->qtail = pp;
+		kvb_op_complete(op, KVB_TIMED_OUT);
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Retrieve. Whole logical blocks that land where the device can put them are read straight
+ * into client memory; what is left (the tail below a block, pieces that are misaligned)
+ * goes through a bounce buffer. With verification the checksum is taken over what arrived.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/crc.h"
+#include "stores/local/local.h"
+
+#define MAX_SEGS 256u	/* of one vectored request */
+
+enum phase {
+	PH_READ,	/* into client memory */
+	PH_CRC,		/* over it */
+	PH_REST,	/* the rest of the value, for its checksum only */
+	PH_ZERO,	/* take back what cannot be trusted */
+};
+
+static unsigned char zeros[256u << 10];	/* long enough to be copied in slices */
+
+static void rd_pump(struct loc_op *lop);
+static void rd_next_phase(struct loc_op *lop);
+
+static void rd_end(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	loc_list_del(&lop->rd_link);
+	free(lop->rdv_copy);
+	kvb_op_complete(lop->op, lop->status);
+	loc_reads_done(sh);
+}
+
+/* ---- Bounce buffers: the reactor's, or a few of our own so that there always is one ---- */
+
+static void *bounce_get(struct loc_shard *sh, size_t len)
+{
+	void *buf = kvb_buf_alloc(sh->r, len);
+
+	if (!buf && sh->nbounce)
+		buf = sh->bounce[--sh->nbounce];
+	return buf;
+}
+
+static bool bounce_own(const struct loc_shard *sh, const void *buf)
+{
+	const char *p = buf, *m = sh->bounce_mem;
+
+	return p >= m && p < m + LOC_SPARE_BOUNCE * LOC_BOUNCE;
+}
+
+static void bounce_put(struct loc_shard *sh, void *buf)
+{
+	if (bounce_own(sh, buf))
+		sh->bounce[sh->nbounce++] = buf;
+	else
+		kvb_buf_free(sh->r, buf);
+}
+
+void loc_bounce_run(struct loc_shard *sh)
+{
+	if (!loc_list_empty(&sh->bounce_wait) && sh->nbounce) {
+		struct loc_op *lop = loc_container(sh->bounce_wait.next, struct loc_op, link);
+
+		loc_list_del(&lop->link);
+		lop->waiting_bounce = false;
+		rd_pump(lop);
+	}
+}
+
+/* ---- Planning ---- */
+
+static bool direct_ok(const struct loc_file *f, const void *base, uint64_t off)
+{
+	return !((uintptr_t)base & f->mem_mask) && !(off & (f->lbs - 1));
+}
+
+/* Step over @n bytes of the destination. */
+static void seg_advance(struct loc_op *lop, uint32_t n)
+{
+	const struct kvb_op *op = lop->op;
+
+	lop->next_off += n;
+	lop->seg_off += n;
+	while (lop->seg < op->nsegs && lop->seg_off >= op->segs[lop->seg].iov_len)
+		lop->seg_off -= op->segs[lop->seg++].iov_len;
+}
+
+/*
+ * Whole segments from the current one on, as long as each is direct and a multiple of the
+ * block. Returns the bytes, and how many segments in *@n.
+ */
+static uint32_t plan_vector(struct loc_op *lop, const struct loc_file *f, uint64_t off,
+			    uint32_t max, uint32_t *n)
+{
+	const struct kvb_op *op = lop->op;
+	uint32_t len = 0;
+
+	*n = 0;
+	while (lop->seg + *n < op->nsegs && *n < MAX_SEGS) {
+		const struct iovec *v = &op->segs[lop->seg + *n];
+
+		if (!v->iov_base || !direct_ok(f, v->iov_base, off + len) ||
+		    (v->iov_len & (f->lbs - 1)) || v->iov_len > max - len)
+			break;
+		len += v->iov_len;
+		++*n;
+	}
+	return len;
+}
+
+/* How much of the current segment must bounce before direct reads are possible again. */
+static uint32_t plan_bounce(const struct loc_file *f, const char *base, uint64_t off, uint32_t len)
+{
+	uint32_t skip = -off & (f->lbs - 1);
+
+	if (skip && skip < len && len - skip >= f->lbs && direct_ok(f, base + skip, off + skip))
+		return skip;
+	return len;
+}
+
+static void rd_done(struct kvb_io *kio, int res);
+
+static void rd_issue(struct loc_op *lop, struct loc_io *io)
+{
+	lop->pend++;
+	io->lop = lop;
+	io->io.done = rd_done;
+	if (!lop->sh->ls->file[io->file].direct)
+		atomic_fetch_add_explicit(&lop->sh->ls->buffered_ios, 1, memory_order_relaxed);
+	loc_io_read(io);
+}
+
+/* Read [@off, @off + @want) of a member through a bounce buffer; false without one. */
+static bool rd_bounce(struct loc_op *lop, struct loc_io *io, uint64_t off, uint32_t want)
+{
+	struct loc_shard *sh = lop->sh;
+	uint32_t mask = sh->ls->file[io->file].lbs - 1, head = off & mask;
+	uint32_t len = (head + want + mask) & ~mask;
+	void *buf = bounce_get(sh, len);
+
+	if (!buf) {
+		lop->waiting_bounce = true;
+		loc_list_add(&sh->bounce_wait, &lop->link);
+		return false;
+	}
+	io->buf = buf;
+	io->bounced = true;
+	io->voff = lop->next_off;
+	io->vlen = want;
+	io->off = off - head;
+	io->len = len;
+	rd_issue(lop, io);
+	return true;
+}
+
+/* One request into client memory; false when it has to wait. */
+static bool rd_one(struct loc_op *lop, struct loc_io *io)
+{
+	struct loc_store *ls = lop->sh->ls;
+	const struct kvb_op *op = lop->op;
+	const struct iovec *v = &op->segs[lop->seg];
+	const struct loc_file *f;
+	uint64_t avail, off;
+	uint32_t file, len, n;
+	char *base;
+
+	memset(io, 0, sizeof(*io));
+	off = loc_locate(lop, lop->next_off, &file, &avail);
+	f = &ls->file[file];
+	io->file = file;
+	if (avail > lop->want - lop->next_off)
+		avail = lop->want - lop->next_off;
+	if (avail > LOC_MAX_IO)
+		avail = LOC_MAX_IO;
+	len = v->iov_len - lop->seg_off < avail ? v->iov_len - lop->seg_off : avail;
+	if (!v->iov_base) {		/* bit bucket */
+		seg_advance(lop, len);
+		return true;
+	}
+	base = (char *)v->iov_base + lop->seg_off;
+	if (!direct_ok(f, base, off) || len < f->lbs) {
+		len = plan_bounce(f, base, off, len);
+		if (len > LOC_BOUNCE / 2)
+			len = LOC_BOUNCE / 2;
+		if (!rd_bounce(lop, io, off, len))
+			return false;
+		seg_advance(lop, len);
+		return true;
+	}
+	io->off = off;
+	if (!lop->seg_off && len == v->iov_len && len < avail) {
+		io->len = plan_vector(lop, f, off, avail, &n);
+		if (n > 1) {
+			io->seg = lop->seg;
+			io->nsegs = n;
+		}
+	}
+	if (!io->nsegs) {
+		io->len = len & ~(f->lbs - 1);
+		io->buf = base;
+	}
+	io->voff = lop->next_off;
+	len = io->len;
+	rd_issue(lop, io);
+	seg_advance(lop, len);
+	return true;
+}
+
+/* ---- Going on ---- */
+
+static void rd_copied(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op);
+	struct loc_io *io = lop->copying;
+
+	lop->copying = NULL;
+	lop->copy_busy = false;
+	if (io) {
+		/* Tails are counted apart from copies of whole values. */
+		op->copy_bytes -= io->vlen;
+		op->tail_bytes += io->vlen;
+		bounce_put(lop->sh, io->buf);
+		io->lop = NULL;
+	}
+	rd_pump(lop);
+}
+
+/* A bounced block has come: hand its bytes on. */
+static void rd_bounced(struct loc_op *lop, struct loc_io *io)
+{
+	const char *p;
+	uint32_t mask = lop->sh->ls->file[io->file].lbs - 1;
+	uint64_t base;
+	uint32_t file;
+
+	/* Where the wanted bytes begin in the buffer. */
+	base = loc_locate(lop, io->voff, &file, &(uint64_t){ 0 });
+	p = (const char *)io->buf + (base & mask);
+	if (lop->phase == PH_REST) {
+		lop->crc = kvb_crc32c(lop->crc, p, io->vlen);
+		if (io->voff < lop->want) {
+			uint32_t n = lop->want - io->voff;
+
+			/* Bit buckets: client memory alone does not hold the value. */
+			io->vlen = n < io->vlen ? n : io->vlen;
+		} else {
+			bounce_put(lop->sh, io->buf);
+			io->lop = NULL;
+			return;
+		}
+	}
+	lop->copying = io;
+	lop->copy_busy = true;
+	kvb_op_copy_out(lop->sh->ls->st, lop->op, p, io->voff, io->vlen, rd_copied);
+}
+
+static void rd_done(struct kvb_io *kio, int res)
+{
+	struct loc_io *io = loc_container(kio, struct loc_io, io);
+	struct loc_op *lop = io->lop;
+
+	if (!loc_io_over(io, &res, false))
+		return;
+	lop->pend--;
+	if (res && !lop->err)
+		lop->err = res;
+	if (!io->bounced) {
+		lop->op->direct_bytes += res ? 0 : io->len;
+		io->lop = NULL;
+	} else if (res) {
+		bounce_put(lop->sh, io->buf);
+		io->lop = NULL;
+	} else {
+		io->next = NULL;
+		*lop->copyq_tail = io;
+		lop->copyq_tail = &io->next;
+	}
+	rd_pump(lop);
+}
+
+/* The rest of the value, or all of it, in order, one chunk at a time. */
+static void rest_pump(struct loc_op *lop)
+{
+	struct loc_io *io = &lop->io[0];
+	uint64_t avail, off;
+	uint32_t file, n = lop->vlen - lop->next_off;
+
+	if (lop->pend || lop->copy_busy || lop->copyq || io->lop || lop->err ||
+	    lop->next_off >= lop->vlen)
+		return;
+	memset(io, 0, sizeof(*io));
+	off = loc_locate(lop, lop->next_off, &file, &avail);
+	io->file = file;
+	if (n > avail)
+		n = avail;
+	if (n > LOC_BOUNCE / 2)
+		n = LOC_BOUNCE / 2;
+	if (rd_bounce(lop, io, off, n))
+		lop->next_off += n;
+}
+
+static void zero_pump(struct loc_op *lop)
+{
+	while (!lop->copy_busy && lop->zero_off < lop->want) {
+		uint32_t n = lop->want - lop->zero_off, off = lop->zero_off;
+
+		if (n > sizeof(zeros))
+			n = sizeof(zeros);
+		lop->zero_off += n;
+		lop->op->copy_bytes -= n;	/* about to be added, but no value's */
+		lop->copy_busy = true;
+		kvb_op_copy_out(lop->sh->ls->st, lop->op, zeros, off, n, rd_copied);
+	}
+}
+
+static bool rd_phase_over(const struct loc_op *lop)
+{
+	if (lop->pend || lop->copy_busy || lop->copyq || lop->waiting_bounce)
+		return false;
+	switch (lop->phase) {
+	case PH_READ:
+		return lop->err || lop->next_off >= lop->want;
+	case PH_REST:
+		return lop->err || lop->next_off >= lop->vlen;
+	case PH_CRC:
+		return lop->crc_over;
+	default:
+		return lop->zero_off >= lop->want;
+	}
+}
+
+static void rd_pump_once(struct loc_op *lop)
+{
+	struct loc_io *io;
+
+	while (lop->copyq && !lop->copy_busy) {
+		io = lop->copyq;
+		lop->copyq = io->next;
+		if (!lop->copyq)
+			lop->copyq_tail = &lop->copyq;
+		rd_bounced(lop, io);
+	}
+	if (lop->waiting_bounce)
+		return;
+	if (lop->phase == PH_READ) {
+		while (!lop->err && lop->next_off < lop->want && (io = loc_io_idle(lop))) {
+			if (!rd_one(lop, io))
+				break;
+		}
+	} else if (lop->phase == PH_REST) {
+		rest_pump(lop);
+	} else if (lop->phase == PH_ZERO) {
+		zero_pump(lop);
+	}
+}
+
+/* Callbacks may come while this runs: they leave it to the one running. */
+static void rd_pump(struct loc_op *lop)
+{
+	struct loc_shard *sh = lop->sh;
+
+	if (lop->pumping) {
+		lop->repump = true;
+		return;
+	}
+	lop->pumping = true;
+	do {
+		lop->repump = false;
+		rd_pump_once(lop);
+	} while (lop->repump);
+	lop->pumping = false;
+	if (rd_phase_over(lop))
+		rd_next_phase(lop);
+	loc_bounce_run(sh);
+}
+
+static void rd_crc_over(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op);
+
+	lop->crc_over = true;
+	rd_pump(lop);
+}
+
+static bool has_bucket(const struct kvb_op *op)
+{
+	for (uint32_t i = 0; i < op->nsegs; i++) {
+		if (!op->segs[i].iov_base)
+			return true;
+	}
+	return false;
+}
+
+static void rd_check(struct loc_op *lop)
+{
+	struct loc_store *ls = lop->sh->ls;
+
+	if (lop->crc == lop->vcrc) {
+		rd_end(lop);
+		return;
+	}
+	if (!atomic_fetch_add(&ls->values_bad, 1))
+		kvb_log(KVB_LOG_WARN, "local: %s: a value's checksum is wrong", ls->file[0].path);
+	lop->op->has_crc = false;
+	lop->op->result = 0;
+	lop->status = GKV_SC_UNRECOVERED | GKV_DNR;
+	lop->phase = PH_ZERO;
+	rd_pump(lop);
+}
+
+static void rd_next_phase(struct loc_op *lop)
+{
+	struct kvb_op *op = lop->op;
+
+	if (lop->err) {
+		op->has_crc = false;
+		op->result = 0;
+		lop->status = loc_status(lop->err, false);
+		rd_end(lop);
+		return;
+	}
+	switch (lop->phase) {
+	case PH_READ:
+		if (!op->ns->verify) {
+			rd_end(lop);
+			return;
+		}
+		lop->phase = PH_CRC;
+		kvb_op_crc_out(lop->sh->ls->st, op, lop->want, &lop->crc, rd_crc_over);
+		return;
+	case PH_CRC:
+		if (lop->next_off < lop->vlen) {
+			lop->phase = PH_REST;
+			rd_pump(lop);
+			return;
+		}
+		rd_check(lop);
+		return;
+	case PH_REST:
+		rd_check(lop);
+		return;
+	default:
+		rd_end(lop);
+	}
+}
+
+void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op);
+	struct loc_key key = loc_key_make(op->key, op->klen);
+	struct loc_shard *sh = ((struct loc_store *)st->priv)->sh[kvb_reactor_id(op->r)];
+	struct loc_ent *e = loc_bt_find(&sh->index, &key);
+	uint32_t want;
+	uint16_t status;
+
+	if (!e || (e->flags & LOC_ENT_PENDING)) {
+		kvb_op_complete(op, GKV_SC_KEY_NOT_FOUND);
+		return;
+	}
+	op->result = e->vlen;
+	op->has_crc = true;
+	op->value_crc = e->vcrc;
+	want = op->len < e->vlen ? op->len : e->vlen;
+	if (!want) {			/* a probe for the length, or nothing to read */
+		kvb_op_complete(op, GKV_SC_SUCCESS);
+		return;
+	}
+	status = kvb_op_map(op, want);
+	if (status) {
+		kvb_op_complete(op, status);
+		return;
+	}
+	loc_op_init(st, op, lop);
+	lop->state = LOC_RUN;
+	lop->vlen = e->vlen;
+	lop->vcrc = e->vcrc;
+	lop->want = want;
+	lop->copyq_tail = &lop->copyq;
+	if (e->flags & LOC_ENT_MULTI) {
+		size_t size = sizeof(*e->extv) + e->extv->n * sizeof(e->extv->e[0]);
+
+		/* The entry may change while this reads on. */
+		lop->rdv_copy = malloc(size);
+		if (!lop->rdv_copy) {
+			kvb_op_complete(op, GKV_SC_INTERNAL);
+			return;
+		}
+		memcpy(lop->rdv_copy, e->extv, size);
+		lop->rdv = lop->rdv_copy;
+	} else {
+		lop->rd1 = (struct loc_ext){ .pos = e->pos, .units = loc_units(sh->ls, e->vlen) };
+	}
+	lop->rd_no = sh->rd_next++;
+	loc_list_add(&sh->reads, &lop->rd_link);
+	lop->phase = op->ns->verify && has_bucket(op) ? PH_REST : PH_READ;
+	rd_pump(lop);
+}
