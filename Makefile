@@ -211,13 +211,18 @@ $(BUILD)/tests/libunit.a: $(call objs,$(UNITLIB_SRC))
 	$(archive)
 
 # Plain archive semantics: a test may define a function of the daemon itself and so replace it.
-TEST_ARCHIVES = -Wl,--start-group $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A) -Wl,--end-group
-
-$(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) \
-		$(LIBGKV_A)
+define link_test
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(link) $< $(TEST_ARCHIVES) $(LIBS_daemon) $(LIBS_test) -lm -ldl
+	$(Q)$(link) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS_daemon) $(LIBS_test) \
+		-lm -ldl
+endef
+
+$(UNIT_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
+	$(link_test)
+
+$(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
+	$(link_test)
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
