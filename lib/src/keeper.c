@@ -49,8 +49,10 @@ static bool keeper_poll(struct gkv *g, int fd, int ms)
 static void set_link(struct gkv_qp *qp, enum qp_link link)
 {
 	store_release(&qp->link, link);
-	/* Its owner may be asleep, waiting for completions that will not come. */
-	store_release(&qp->rec->waiting, 0);
+	/*
+	 * Its owner may be asleep, waiting for completions that will not come. If it is just
+	 * about to, it sleeps for one slice: the word belongs to it and the daemon.
+	 */
 	syscall(SYS_futex, &qp->rec->waiting, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -170,8 +172,8 @@ static void reconnect(struct gkv *g)
 				store_release(&g->reconnects, g->reconnects + 1);
 				/* Timeouts start anew from here. */
 				store_release(&g->epoch, g->epoch + 1);
-				store_release(&g->up, 1);
 				wake_all(g);
+				store_release(&g->up, 1);
 				pthread_cond_broadcast(&g->back);
 				pthread_mutex_unlock(&g->lock);
 				return;

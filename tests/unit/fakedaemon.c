@@ -474,11 +474,16 @@ void fake_stop(struct fake *f)
 
 void fake_init(struct fake *f)
 {
+	pthread_mutexattr_t attr;
+
 	memset(f, 0, sizeof(*f));
 	strcpy(f->dir, "/tmp/gkv-fake-XXXXXX");
 	MUST(mkdtemp(f->dir));
 	snprintf(f->path, sizeof(f->path), "%s/sock", f->dir);
-	pthread_mutex_init(&f->lock, NULL);
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&f->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
 	f->hello.version = GKV_CTL_VERSION;
 	f->hello.page_size = 4096;
 	f->hello.features = GKV_FEATURE_CSUM | GKV_FEATURE_RESUME;
@@ -506,21 +511,38 @@ struct fake_qp *fake_qp(struct fake *f, uint32_t qid)
 {
 	struct fake_qp *q = &f->qps[qid];
 
-	/* The lock orders this thread behind the control thread. */
-	pthread_mutex_lock(&f->lock);
-	assert_true(q->live);
-	pthread_mutex_unlock(&f->lock);
+	assert_true(fake_live(f, qid));
 	return q;
+}
+
+bool fake_live(struct fake *f, uint32_t qid)
+{
+	bool live;
+
+	pthread_mutex_lock(&f->lock);
+	live = f->qps[qid].live;
+	pthread_mutex_unlock(&f->lock);
+	return live;
 }
 
 uint32_t fake_sq_tail(struct fake *f, uint32_t qid)
 {
-	return get32(db_at(f, qid, false));
+	uint32_t v;
+
+	pthread_mutex_lock(&f->lock);
+	v = get32(db_at(f, qid, false));
+	pthread_mutex_unlock(&f->lock);
+	return v;
 }
 
 uint32_t fake_cq_head(struct fake *f, uint32_t qid)
 {
-	return get32(db_at(f, qid, true));
+	uint32_t v;
+
+	pthread_mutex_lock(&f->lock);
+	v = get32(db_at(f, qid, true));
+	pthread_mutex_unlock(&f->lock);
+	return v;
 }
 
 bool fake_fetch(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
@@ -531,9 +553,11 @@ bool fake_fetch(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
 	assert_true(tail < q->depth);
 	if (tail == q->sq_head)
 		return false;
+	pthread_mutex_lock(&f->lock);
 	memcpy(sqe, &q->sq[q->sq_head], sizeof(*sqe));
 	if (++q->sq_head == q->depth)
 		q->sq_head = 0;
+	pthread_mutex_unlock(&f->lock);
 	return true;
 }
 
@@ -547,30 +571,18 @@ void fake_fetch_wait(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
 	fail_msg("no command came");
 }
 
-void fake_post_sqhd(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t sqhd)
+/* The order of stores that DESIGN 2 asks of a writer. */
+static void post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t dw0,
+		 uint32_t dw1, uint32_t sqhd)
 {
 	struct fake_qp *q = fake_qp(f, qid);
-	uint32_t *dw = (uint32_t *)&q->cq[q->cq_tail];
+	uint32_t *dw;
 
-	dw[0] = 0;
-	dw[1] = 0;
-	dw[2] = sqhd | qid << 16;
-	put32(&dw[3], cid | q->phase << 16 | (uint32_t)status << 17);
-	if (++q->cq_tail == q->depth) {
-		q->cq_tail = 0;
-		q->phase ^= 1;
-	}
-}
-
-void fake_post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t dw0,
-	       uint32_t dw1)
-{
-	struct fake_qp *q = fake_qp(f, qid);
-	uint32_t *dw = (uint32_t *)&q->cq[q->cq_tail];
-
-	dw[0] = dw0;
-	dw[1] = dw1;
-	dw[2] = q->sq_head | qid << 16;
+	pthread_mutex_lock(&f->lock);
+	dw = (uint32_t *)&q->cq[q->cq_tail];
+	put32(&dw[0], dw0);
+	put32(&dw[1], dw1);
+	put32(&dw[2], sqhd | qid << 16);
 	put32(&dw[3], cid | q->phase << 16 | (uint32_t)status << 17);
 	if (++q->cq_tail == q->depth) {
 		q->cq_tail = 0;
@@ -581,6 +593,18 @@ void fake_post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint
 		put32(&q->rec->waiting, 0);
 		syscall(SYS_futex, &q->rec->waiting, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_post_sqhd(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t sqhd)
+{
+	post(f, qid, cid, status, 0, 0, sqhd);
+}
+
+void fake_post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t dw0,
+	       uint32_t dw1)
+{
+	post(f, qid, cid, status, dw0, dw1, fake_qp(f, qid)->sq_head);
 }
 
 unsigned int fake_serve(struct fake *f, uint32_t qid)

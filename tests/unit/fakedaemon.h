@@ -85,7 +85,9 @@ void fake_start(struct fake *f);
 /* Close everything, as a daemon that was killed. Queue pairs and counters stay known. */
 void fake_stop(struct fake *f);
 
+/* The queue pair, which has to be live. */
 struct fake_qp *fake_qp(struct fake *f, uint32_t qid);
+bool fake_live(struct fake *f, uint32_t qid);
 
 /* Take the next command; false if the doorbell shows none. */
 bool fake_fetch(struct fake *f, uint32_t qid, struct gkv_sqe *sqe);
