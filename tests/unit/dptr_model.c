@@ -211,7 +211,7 @@ static uint16_t model_segment(struct model *m, struct segment seg, struct segmen
 		uint64_t a, b;
 		uint16_t st;
 
-		if (++m->descs > KVB_SGL_MAX_DESCS)
+		if (++m->descs > m->max_descs)
 			return GKV_SC_SGL_COUNT;
 		if (!model_get64(seg.addr + 16 * i, &a) || !model_get64(seg.addr + 16 * i + 8, &b))
 			return BAD;
@@ -242,6 +242,9 @@ static uint16_t model_walk(struct model *m, const struct gkv_sqe *s, uint32_t le
 	m->left = len;
 	m->to_client = to_client;
 	m->descs = 1;
+	m->max_descs = 1024 + 2 * (uint64_t)len;
+	if (m->max_descs > KVB_SGL_MAX_DESCS)
+		m->max_descs = KVB_SGL_MAX_DESCS;
 	m->n = 0;
 	if (s->flags >> 6)
 		return model_sgl(m, &s->dptr.sgl);

@@ -52,7 +52,7 @@ struct run {
 struct model {
 	uint64_t left;
 	bool to_client;
-	unsigned int descs;
+	uint64_t descs, max_descs;
 	struct run *runs;
 	size_t n, cap;
 };

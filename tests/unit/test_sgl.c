@@ -202,11 +202,27 @@ static void test_sgl_limit(void **state)
 	assert_int_equal(check(&s, blocks, true), 0);
 	assert_int_equal(check(&s, blocks + 1, true), GKV_SC_SGL_COUNT);
 
+	/* A short transfer has less room for blocks that transfer nothing. */
+	for (int empty = 1024; empty <= 1025; empty++) {
+		for (int i = 0; i < empty; i++)
+			put_desc(at + 16 * i, 0, 0, 0);
+		put_desc(at + 16 * empty, layout[C].iova, 1, 0);
+		s = sgl(at, (empty + 1) * 16, GKV_SGL_LAST_SEGMENT);
+		assert_int_equal(check(&s, 1, true), empty == 1024 ? 0 : GKV_SC_SGL_COUNT);
+	}
+	/* A link for each byte is not too many. */
+	for (int i = 0; i < 4096; i += 2) {
+		put_desc(at + 16 * i, layout[C].iova + i, 1, 0);
+		put_desc(at + 16 * i + 16, at + 16 * (i + 2), 32, GKV_SGL_SEGMENT);
+	}
+	s = sgl(at, 32, GKV_SGL_SEGMENT);
+	assert_int_equal(check(&s, 2048, true), 0);
+
 	/* A Last Segment of 4 GiB ends where its region ends. */
 	s = sgl(at, 0xfffffff0u, GKV_SGL_LAST_SEGMENT);
 	for (uint64_t i = 0; i < 80 * PG; i += 16)
-		put_desc(at + i, 0, 0, 0);
-	assert_int_equal(check(&s, 1, true), BAD);
+		put_desc(at + i, layout[C].iova, 0, 0);
+	assert_int_equal(check(&s, 100000, true), BAD);
 }
 
 /* 64 MiB in 1-KiB blocks through chained segments is a legal command. */

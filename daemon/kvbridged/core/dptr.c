@@ -225,7 +225,7 @@ static uint16_t sgl_step(struct kvb_dptr *w, struct kvb_segs *out)
 	uint64_t addr, rest;
 	uint16_t status;
 
-	if (w->ndescs++ == KVB_SGL_MAX_DESCS)
+	if (!w->descs--)
 		return GKV_SC_SGL_COUNT;
 	if (w->state == SGL1) {
 		w->in_seg = 0;
@@ -260,7 +260,7 @@ void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
 	w->to_client = to_client;
 	w->state = sgl ? SGL1 : PRP1;
 	w->last = false;
-	w->ndescs = 0;
+	w->descs = kvb_sgl_max_descs(len);
 	w->next = 0;
 	w->in_seg = 1;		/* SGL1 itself */
 	w->list = NULL;

@@ -21,6 +21,15 @@
 /* 64 MiB in pieces of 1 KiB, and the segment descriptors of its lists. */
 #define KVB_SGL_MAX_DESCS	(65536u + 1024u)
 
+/*
+ * Most descriptors of a transfer of @len bytes: enough for a block and a link for each
+ * byte, but a short command must not buy a long walk with empty ones.
+ */
+static inline uint32_t kvb_sgl_max_descs(uint32_t len)
+{
+	return len < KVB_SGL_MAX_DESCS / 2 - 512 ? 1024 + 2 * len : KVB_SGL_MAX_DESCS;
+}
+
 /* A growing array of pieces. It starts in memory of the caller's and moves to the heap. */
 struct kvb_segs {
 	struct iovec *v;
@@ -48,7 +57,7 @@ struct kvb_dptr {
 	bool to_client;
 	uint8_t state;
 	bool last;		/* inside a Last Segment */
-	uint32_t ndescs;	/* seen so far */
+	uint32_t descs;		/* that may still come */
 	uint64_t next;		/* address of the next list entry or descriptor */
 	uint64_t in_seg;	/* PRP: entries before the page ends; SGL: descriptors */
 	const struct kvb_span *list;	/* where the list was read last */
@@ -76,7 +85,7 @@ void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
  * 0Dh		segment of a length not a positive multiple of 16 or not qword aligned;
  *		segment descriptor inside a Last Segment
  * 0Eh		segment descriptor elsewhere than last in its segment; more than
- *		KVB_SGL_MAX_DESCS descriptors
+ *		kvb_sgl_max_descs() descriptors
  * 0Fh		descriptors end before the transfer; address + length above 2^64
  * 11h		unknown type or subtype; SGL1 neither data block nor (last) segment
  * 13h		PRP1 not dword aligned, list not qword aligned, any other offset not 0
