@@ -92,14 +92,19 @@ void kvb_qp_record_handed(struct kvb_op *op)
 	kvb_killpoint("record-handed");
 }
 
+static void set_rec_result(struct gkv_rec_entry *e, const struct kvb_op *op)
+{
+	e->dw0 = op->result;
+	e->dw1 = op->has_crc ? op->value_crc : 0;
+	e->status = op->status;
+}
+
 void kvb_qp_record_done(struct kvb_op *op)
 {
 	struct gkv_rec_entry *e = &op->qp->entries[op->rec];
 
 	kvb_killpoint("record-before-done");
-	e->dw0 = op->result;
-	e->dw1 = op->has_crc ? op->value_crc : 0;
-	e->status = op->status;
+	set_rec_result(e, op);
 	set_rec_state(e, GKV_REC_DONE);
 	kvb_killpoint("record-done");
 }
@@ -117,6 +122,8 @@ static void qp_post(struct kvb_qp *qp, struct kvb_op *op)
 	if (op->rec != KVB_NO_REC) {
 		e = &qp->entries[op->rec];
 		e->cq_seq = qp->cq_seq;
+		/* Reads come here without having been done: whoever takes over posts this. */
+		set_rec_result(e, op);
 		set_rec_state(e, GKV_REC_POSTING);
 		kvb_killpoint("post-before-cqe");
 	}
