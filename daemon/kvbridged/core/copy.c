@@ -13,10 +13,19 @@
 #define SLICE (128u << 10)
 /* List entries of a data pointer walked in one slice. */
 #define WALK_SLICE 1024
+/* A slice counts a piece as at least this many bytes: there may be 65,536 of one byte. */
+#define PIECE_MIN 128
 
 static size_t padded(uint32_t len)
 {
 	return ((size_t)len + 4095) & ~(size_t)4095;
+}
+
+static uint64_t charge(uint64_t budget, uint64_t len)
+{
+	if (len < PIECE_MIN)
+		len = PIECE_MIN;
+	return len < budget ? len : budget;
 }
 
 /* ---- Into daemon memory: Store ---- */
@@ -45,7 +54,7 @@ static void stage_some(struct kvb_op *op, uint64_t n)
 		op->crc = kvb_copy_crc32c((char *)op->data + op->len - c->left,
 					  (char *)v->iov_base + c->seg_off, len, op->crc);
 		c->left -= len;
-		n -= len;
+		n -= charge(n, len);
 		c->seg_off += len;
 		if (c->seg_off == v->iov_len) {
 			c->seg++;
@@ -98,7 +107,7 @@ static void stage_buffer(struct kvb_op *op)
 				return;
 			}
 		} while (c->walk.left);
-		stage_some(op, op->len);
+		stage_some(op, UINT64_MAX);
 		stage_done(op);
 		return;
 	}
@@ -157,7 +166,7 @@ static void out_some(struct kvb_op *op, uint64_t n)
 			*c->crc = kvb_crc32c(*c->crc, (char *)v->iov_base + c->seg_off, len);
 		}
 		c->left -= len;
-		n -= len;
+		n -= charge(n, len);
 		c->seg_off += len;
 		if (c->seg_off == v->iov_len) {
 			c->seg++;
@@ -190,7 +199,7 @@ static void out_start(struct kvb_store *st, struct kvb_op *op, uint32_t off, uin
 	while (c->seg < op->nsegs && c->seg_off >= op->segs[c->seg].iov_len)
 		c->seg_off -= op->segs[c->seg++].iov_len;
 	if (len <= INLINE_MAX) {
-		out_some(op, len);
+		out_some(op, UINT64_MAX);
 		done(st, op);
 		return;
 	}
