@@ -92,8 +92,6 @@ static struct kvb_session *find_twin(const struct kvb_session *s)
 static int hello_check(struct kvb_session *s, const struct gkv_msg_hello *m, int fd,
 		       struct kvb_err *err)
 {
-	if (s->hello)
-		return kvb_fail(err, EPROTO, "second hello");
 	if (m->version_min > GKV_CTL_VERSION || m->version_max < GKV_CTL_VERSION)
 		return kvb_fail(err, EPROTO,
 				"client speaks versions %u to %u of the control protocol, this daemon %u",
@@ -143,8 +141,13 @@ static void do_hello(struct kvb_session *s, const struct gkv_msg_hello *m, int f
 	struct kvb_err err;
 	int rc;
 
+	if (s->hello) {
+		/* Before anything changes: queue pairs live on what the first one gave. */
+		kvb_session_error(s, EPROTO, "second hello");
+		return;
+	}
 	memcpy(s->uuid, m->session, sizeof(s->uuid));
-	twin = s->hello ? NULL : find_twin(s);
+	twin = find_twin(s);
 	if (twin && twin->closing && !s->waiting_for_twin) {
 		/* Go on when it has drained: kvb_session_try_free() comes back here. */
 		s->hello_msg = *m;
