@@ -160,10 +160,12 @@ $(BUILD)/libgkv.so.$(SOVER): $(call objs,$(LIB_SRC)) $(LIB_MAP)
 $(BUILD)/libgkv.so: $(BUILD)/libgkv.so.$(SOVER)
 	$(Q)ln -sf $(<F) $@
 
-$(BUILD)/libgkv.pc: lib/libgkv.pc.in $(BUILD)/flags Makefile
+# Always made anew: PREFIX may differ between make and make install.
+$(BUILD)/libgkv.pc: lib/libgkv.pc.in FORCE
+	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g; s|@LIBDIR@|$(LIBDIR)|g; s|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
 		-e 's|@prefix@|$(PREFIX)|g; s|@libdir@|$(LIBDIR)|g; s|@includedir@|$(INCLUDEDIR)|g' \
-		-e 's|@VERSION@|$(VERSION)|g; s|@version@|$(VERSION)|g' $< >$@
+		-e 's|@VERSION@|$(VERSION)|g; s|@version@|$(VERSION)|g' $< >$@.$$$$ && mv $@.$$$$ $@
 
 $(BUILD)/kvbridged: $(call objs,$(DAEMON_MAIN)) $(LIBKVB_A)
 	$(call say,LD)
@@ -353,7 +355,7 @@ help:
 	$(info $(HELP))
 	@:
 
-.PHONY: all install tests fuzzers demo bench deps clean help check check-long \
+.PHONY: FORCE all install tests fuzzers demo bench deps clean help check check-long \
 	$(addprefix check-,$(SUITES)) $(addprefix run-,$(SUITES))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

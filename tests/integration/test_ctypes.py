@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# gkv-san: no a sanitizer's runtime cannot be loaded into python
+"""libgkv through a foreign-function interface: no macros, no compiler, only the library."""
+import ctypes
+import os
+import sys
+import time
+from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint16,
+                    c_uint32, c_uint64, c_void_p, sizeof)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import gkvtest  # pylint: disable=wrong-import-position
+
+FLUSH, STORE, RETRIEVE, LIST, DELETE, EXIST = 0x00, 0x01, 0x02, 0x06, 0x10, 0x14
+KEY_NOT_FOUND, KEY_EXISTS = 0x87, 0x89
+QP_CSUM, QP_PRP, QP_POLLED = 1, 2, 4
+C_CRC = 8
+
+
+class NsInfo(Structure):
+    _fields_ = [("size", c_uint32), ("nsid", c_uint32), ("flags", c_uint32),
+                ("key_max", c_uint32), ("value_max", c_uint32), ("block_size", c_uint32),
+                ("deadline_ns", c_uint64), ("name", c_char * 64)]
+
+
+class QpOpts(Structure):
+    _fields_ = [("size", c_uint32), ("depth", c_uint32), ("flags", c_uint32),
+                ("max_segs", c_uint32), ("timeout_ns", c_uint64)]
+
+
+class Seg(Structure):
+    _fields_ = [("addr", c_void_p), ("len", c_uint64)]
+
+
+class Cmd(Structure):
+    _fields_ = [("opcode", c_uint8), ("options", c_uint8), ("key_len", c_uint8),
+                ("rsvd", c_uint8), ("nsid", c_uint32), ("key", c_uint8 * 16), ("buf", c_void_p),
+                ("len", c_uint32), ("nsegs", c_uint32), ("segs", POINTER(Seg)),
+                ("crc", c_uint32), ("rsvd2", c_uint32), ("user_data", c_uint64)]
+
+
+class Comp(Structure):
+    _fields_ = [("user_data", c_uint64), ("result", c_uint32), ("crc", c_uint32),
+                ("status", c_uint16), ("flags", c_uint16), ("rsvd", c_uint32)]
+
+
+def load():
+    lib = ctypes.CDLL(os.path.join(gkvtest.BUILD, "libgkv.so.0"))
+    handle = c_void_p
+    for name, result, *args in (
+            ("gkv_version", c_uint32), ("gkv_error", c_char_p),
+            ("gkv_connect", c_int, POINTER(handle), c_char_p, c_uint32, c_uint32),
+            ("gkv_close", None, handle), ("gkv_reconnects", c_uint64, handle),
+            ("gkv_ns_open", c_int, handle, c_char_p, c_uint32, POINTER(NsInfo)),
+            ("gkv_mem_alloc", c_int, handle, c_size_t, POINTER(handle)),
+            ("gkv_mem_free", c_int, handle), ("gkv_mem_addr", c_void_p, handle),
+            ("gkv_qp_create", c_int, handle, POINTER(QpOpts), POINTER(handle)),
+            ("gkv_qp_destroy", c_int, handle), ("gkv_qp_reset", c_int, handle),
+            ("gkv_submit", c_int, handle, POINTER(Cmd), c_uint32),
+            ("gkv_wait", c_int, handle, POINTER(Comp), c_uint32, c_uint64),
+            ("gkv_exec", c_int, handle, POINTER(Cmd), POINTER(Comp)),
+            ("gkv_status_name", c_char_p, c_uint16),
+            ("gkv_list_next", c_int, c_void_p, c_size_t, POINTER(c_size_t), c_uint8 * 16,
+             POINTER(c_uint8)),
+            ("gkv_crc32c", c_uint32, c_uint32, c_void_p, c_size_t),
+            ("gkv_query", c_int, handle, c_uint32, POINTER(c_void_p))):
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, args
+    return lib
+
+
+LIB = load()
+
+
+def ok(result):
+    gkvtest.check(result >= 0, f"{result}: {LIB.gkv_error().decode()}")
+    return result
+
+
+class Session:
+    """A session with one namespace, memory of @length bytes and one queue pair."""
+
+    def __init__(self, daemon, flags=0, depth=0, max_segs=0, length=1 << 20):
+        self.handle, self.mem, self.qp = c_void_p(), c_void_p(), c_void_p()
+        self.info = NsInfo(size=sizeof(NsInfo))
+        ok(LIB.gkv_connect(byref(self.handle), daemon.socket.encode(), 0, 0))
+        ok(LIB.gkv_ns_open(self.handle, None, 0, byref(self.info)))
+        ok(LIB.gkv_mem_alloc(self.handle, length, byref(self.mem)))
+        opts = QpOpts(sizeof(QpOpts), depth, flags, max_segs, 0)
+        ok(LIB.gkv_qp_create(self.handle, byref(opts), byref(self.qp)))
+        self.addr = LIB.gkv_mem_addr(self.mem)
+        self.csum = flags & QP_CSUM
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        LIB.gkv_close(self.handle)
+
+    def cmd(self, opcode, key=b"", length=0, offset=0, **more):
+        command = Cmd(opcode=opcode, key_len=len(key), nsid=self.info.nsid,
+                      buf=self.addr + offset, len=length, **more)
+        ctypes.memmove(command.key, key, len(key))
+        return command
+
+    def run(self, *args, **kwargs):
+        done = Comp()
+        ok(LIB.gkv_exec(self.qp, byref(self.cmd(*args, **kwargs)), byref(done)))
+        return done
+
+    def status(self, *args, **kwargs):
+        return self.run(*args, **kwargs).status & 0x7FF
+
+    def store(self, key, value, **more):
+        ctypes.memmove(self.addr, value, len(value))
+        crc = LIB.gkv_crc32c(0, value, len(value)) if self.csum else 0
+        return self.status(STORE, key, len(value), crc=crc, **more)
+
+    def retrieve(self, key, length=65536):
+        ctypes.memset(self.addr, 0xA5, length + 64)
+        done = self.run(RETRIEVE, key, length)
+        gkvtest.equal(LIB.gkv_status_name(done.status), b"Success", "status")
+        got = min(done.result, length)
+        gkvtest.equal(ctypes.string_at(self.addr + got, length + 64 - got),
+                      b"\xA5" * (length + 64 - got), "what lies behind the value")
+        value = ctypes.string_at(self.addr, got)
+        if self.csum:
+            gkvtest.equal(done.flags, C_CRC, "flags")
+            gkvtest.equal(done.crc, LIB.gkv_crc32c(0, value, len(value)), "crc32c")
+        return value, done.result
+
+
+@gkvtest.test
+def structures_have_the_sizes_of_the_header():
+    for kind, size in ((NsInfo, 96), (QpOpts, 24), (Seg, 16), (Cmd, 64), (Comp, 24)):
+        gkvtest.equal(sizeof(kind), size, kind.__name__)
+    gkvtest.equal(LIB.gkv_version(), 0x000100, "version")
+    gkvtest.equal(LIB.gkv_crc32c(0, b"123456789", 9), 0xE3069283, "check value of crc32c")
+
+
+@gkvtest.test
+def all_commands_work_from_python():
+    with gkvtest.Daemon() as daemon:
+        for flags in (0, QP_CSUM, QP_PRP, QP_POLLED, QP_CSUM | QP_PRP | QP_POLLED):
+            with Session(daemon, flags) as s:
+                key, value = bytes([flags]) + b"key", os.urandom(20001)
+                gkvtest.equal(s.status(EXIST, key), KEY_NOT_FOUND)
+                gkvtest.equal(s.status(RETRIEVE, key, 100), KEY_NOT_FOUND)
+                gkvtest.equal(s.store(key, value, options=1), KEY_NOT_FOUND)
+                gkvtest.equal(s.store(key, value, options=2), 0)
+                gkvtest.equal(s.store(key, value, options=2), KEY_EXISTS)
+                gkvtest.equal(s.status(EXIST, key), 0)
+                gkvtest.equal(s.retrieve(key), (value, 20001))
+                gkvtest.equal(s.store(key, b""), 0)
+                gkvtest.equal(s.retrieve(key), (b"", 0))
+                gkvtest.equal(s.status(FLUSH), 0)
+                gkvtest.equal(s.status(DELETE, key), 0)
+                gkvtest.equal(s.status(EXIST, key), KEY_NOT_FOUND)
+
+
+@gkvtest.named("F7: the length of a value reaches the caller when its buffer is short")
+def short_buffer():
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        gkvtest.equal(s.store(b"k", b"0123456789"), 0)
+        gkvtest.equal(s.retrieve(b"k", 4), (b"0123", 10))
+        gkvtest.equal(s.run(RETRIEVE, b"k", 0).result, 10)
+
+
+@gkvtest.named("F31: batches of every size up to depth - 1")
+def batches():
+    depth = 33
+    with gkvtest.Daemon() as daemon, Session(daemon, depth=depth) as s:
+        gkvtest.equal(s.store(b"there", b"x"), 0)
+        for size in range(1, depth):
+            commands = (Cmd * size)(*[s.cmd(EXIST, b"there", user_data=i) for i in range(size)])
+            gkvtest.equal(ok(LIB.gkv_submit(s.qp, commands, size)), size, "commands taken")
+            seen, comps = set(), (Comp * depth)()
+            while len(seen) < size:
+                count = ok(LIB.gkv_wait(s.qp, comps, depth, 5 * 10**9))
+                gkvtest.check(count, f"{len(seen)} of {size} completions came")
+                for done in comps[:count]:
+                    gkvtest.equal((done.status, done.flags), (0, 0), "completion")
+                    gkvtest.check(done.user_data not in seen, "a completion came twice")
+                    seen.add(done.user_data)
+
+
+@gkvtest.test
+def scattered_values_come_back_in_order():
+    with gkvtest.Daemon() as daemon, Session(daemon, max_segs=600) as s:
+        value = os.urandom(300000)
+        ctypes.memmove(s.addr, value, len(value))
+        # Pieces of 500 bytes, back to front: more descriptors than a list page holds.
+        starts = range(len(value) - 500, -1, -500)
+        segs = (Seg * len(starts))(*[Seg(s.addr + start, 500) for start in starts])
+        gkvtest.equal(s.status(STORE, b"seg", len(value), segs=segs, nsegs=len(segs)), 0)
+        got, _ = s.retrieve(b"seg", 400000)
+        gkvtest.check(got == b"".join(value[start:start + 500] for start in starts),
+                      "the value is not its pieces in order")
+        ctypes.memset(s.addr, 0, len(value))
+        gkvtest.equal(s.run(RETRIEVE, b"seg", len(value), segs=segs, nsegs=len(segs)).result,
+                      len(value))
+        gkvtest.check(ctypes.string_at(s.addr, len(value)) == value, "scattered wrongly")
+
+
+@gkvtest.named("F26: a value of 64 MiB, in PRPs with chained lists and in one SGL block")
+def large_values():
+    size = 64 << 20
+    with gkvtest.Daemon() as daemon:
+        for flags in (0, QP_PRP):
+            with Session(daemon, flags, length=2 * size + 65536) as s:
+                value = os.urandom(1 << 16) * (size >> 16)
+                ctypes.memmove(s.addr + 4, value, size)
+                gkvtest.equal(s.status(STORE, b"large", size, offset=4), 0)
+                done = s.run(RETRIEVE, b"large", size, offset=size + 4096)
+                gkvtest.equal((done.status, done.result), (0, size))
+                gkvtest.check(ctypes.string_at(s.addr + size + 4096, size) == value,
+                              "the value differs")
+
+
+@gkvtest.test
+def lists_are_walked_to_the_end():
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        want = {bytes([i]) * (1 + i % 16) for i in range(100)}
+        for key in want:
+            gkvtest.equal(s.store(key, b"v"), 0)
+        got, start = set(), b""
+        while True:
+            gkvtest.equal(s.status(LIST, start, 256), 0)
+            page, pos = [], c_size_t(0)
+            key, length = (c_uint8 * 16)(), c_uint8(0)
+            while ok(LIB.gkv_list_next(s.addr, 256, byref(pos), key, byref(length))):
+                page.append(bytes(key)[:length.value])
+            if not set(page) - got:
+                break
+            got |= set(page)
+            start = page[-1]
+        gkvtest.equal(got, want, "keys")
+
+
+@gkvtest.test
+def errors_say_what_and_why():
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        qp, mem, opts = c_void_p(), c_void_p(), QpOpts(sizeof(QpOpts), 1 << 20, 0, 0, 0)
+        gkvtest.check(LIB.gkv_qp_create(s.handle, byref(opts), byref(qp)) < 0, "depth 2^20")
+        gkvtest.check(b"1048576" in LIB.gkv_error(), LIB.gkv_error())
+        gkvtest.check(LIB.gkv_ns_open(s.handle, b"nosuch", 0, None) < 0, "namespace nosuch")
+        gkvtest.check(b"nosuch" in LIB.gkv_error(), LIB.gkv_error())
+        gkvtest.check(LIB.gkv_mem_alloc(s.handle, 0, byref(mem)) < 0, "no bytes")
+        outside = s.cmd(RETRIEVE, b"k", 4096, offset=1 << 20)
+        gkvtest.check(LIB.gkv_submit(s.qp, byref(outside), 1) < 0, "a buffer outside")
+        gkvtest.check(b"0x1000 bytes" in LIB.gkv_error(), LIB.gkv_error())
+
+
+@gkvtest.test
+def a_restarted_daemon_is_noticed_as_delay_only():
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        for times in range(1, 4):
+            daemon.kill9()
+            commands = (Cmd * 20)(*[s.cmd(EXIST, b"k", user_data=i) for i in range(20)])
+            gkvtest.equal(ok(LIB.gkv_submit(s.qp, commands, 20)), 20, "commands taken")
+            daemon.start()
+            seen, comps = [], (Comp * 20)()
+            while len(seen) < 20:
+                count = ok(LIB.gkv_wait(s.qp, comps, 20, 10 * 10**9))
+                gkvtest.check(count, f"{len(seen)} of 20 completions came")
+                seen += [(done.user_data, done.status & 0x7FF) for done in comps[:count]]
+            gkvtest.equal(sorted(seen), [(i, KEY_NOT_FOUND) for i in range(20)])
+            gkvtest.equal(LIB.gkv_reconnects(s.handle), times, "reconnects")
+
+
+@gkvtest.test
+def an_idle_client_does_not_spin():
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        before, comps = time.process_time(), (Comp * 1)()
+        gkvtest.equal(ok(LIB.gkv_wait(s.qp, comps, 1, 10**9)), 0, "completions")
+        time.sleep(1)
+        gkvtest.check(time.process_time() - before < 0.2, "an idle second cost more than 0.2 s")
+
+
+gkvtest.main()
