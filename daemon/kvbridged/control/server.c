@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -135,6 +136,30 @@ static int set_owner(const struct kvb_config *cfg, struct kvb_err *err)
 	return 0;
 }
 
+/*
+ * A session takes its socket and a bell on each reactor. Without room for what messages
+ * bring, the next client's descriptors would be lost on an old one.
+ */
+static void limit_sessions(struct kvb_server *srv)
+{
+	const rlim_t spare = 64;
+	rlim_t used = (rlim_t)srv->reserve_fd + 4, room = 1;
+	struct rlimit rl;
+
+	srv->max_sessions = srv->cfg->max_sessions;
+	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == RLIM_INFINITY)
+		return;
+	if (rl.rlim_cur > used + spare)
+		room = (rl.rlim_cur - used - spare) / (1 + kvb_nreactors);
+	if (room >= srv->max_sessions)
+		return;
+	kvb_log(KVB_LOG_WARN,
+		"the limit of %llu open files allows %llu sessions, not max_sessions = %llu",
+		(unsigned long long)rl.rlim_cur, (unsigned long long)room,
+		(unsigned long long)srv->max_sessions);
+	srv->max_sessions = room ? room : 1;
+}
+
 int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -163,6 +188,7 @@ int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 		return kvb_fail(err, errno, "%s: listen: %s", path, strerror(errno));
 
 	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	limit_sessions(srv);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -246,7 +272,7 @@ static void refuse(struct kvb_server *srv, int fd)
 	r.hdr.size = sizeof(r);
 	r.hdr.error = EMFILE;
 	snprintf(r.text, sizeof(r.text), "daemon has %u sessions, the limit is %llu",
-		 srv->nsessions, (unsigned long long)srv->cfg->max_sessions);
+		 srv->nsessions, (unsigned long long)srv->max_sessions);
 	send(fd, &r, sizeof(r), MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
 }
@@ -277,7 +303,7 @@ static void accept_all(struct kvb_server *srv)
 				kvb_log(KVB_LOG_WARN, "accept: %s", strerror(errno));
 			return;
 		}
-		if (srv->nsessions >= srv->cfg->max_sessions)
+		if (srv->nsessions >= srv->max_sessions)
 			refuse(srv, fd);
 		else if (!session_new(srv, fd))
 			close(fd);
@@ -304,7 +330,8 @@ static void receive(struct kvb_session *s)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n > 0) {
+	/* Descriptors may come with an empty message, too. */
+	if (n >= 0) {
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
 			int count;
 
@@ -317,7 +344,7 @@ static void receive(struct kvb_session *s)
 	}
 	if (n <= 0 || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		for (int i = 0; i < nfds; i++)
-			close(fds[i]);
+			kvb_session_close_fd(fds[i]);
 		kvb_session_close(s);
 		return;
 	}
@@ -367,6 +394,16 @@ static void stop(struct kvb_server *srv)
 	}
 }
 
+static void bury(struct kvb_server *srv)
+{
+	while (srv->graves) {
+		struct kvb_session *s = srv->graves;
+
+		srv->graves = s->next_grave;
+		kvb_session_free(s);
+	}
+}
+
 int kvb_server_run(struct kvb_server *srv)
 {
 	uint64_t give_up = UINT64_MAX;
@@ -392,19 +429,19 @@ int kvb_server_run(struct kvb_server *srv)
 				    !srv->stopping) {
 					stop(srv);
 					give_up = clock_ns() + STOP_TIMEOUT_NS;
-					break;	/* sessions of later events may be gone */
 				}
 			} else if (ev[i].data.ptr == &srv->wake_fd) {
 				run_mailbox();
-				break;
+			} else if (s->closing) {
+				/* An earlier event ended it. */
 			} else if (ev[i].events & EPOLLIN) {
+				/* One message each: who talks without pause stops nobody. */
 				receive(s);
-				break;
 			} else {
 				kvb_session_close(s);
-				break;
 			}
 		}
+		bury(srv);
 		if (clock_ns() > give_up) {
 			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",
 				STOP_TIMEOUT_NS / 1000000000ull);

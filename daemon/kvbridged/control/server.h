@@ -30,7 +30,9 @@ struct kvb_server {
 	int reserve_fd;			/* given up to refuse a client when none is left */
 	int listen_fd, lock_fd, epoll_fd, wake_fd, signal_fd;
 	struct kvb_session *sessions;
+	struct kvb_session *graves;	/* over, to be freed when nobody looks at them any more */
 	unsigned int nsessions;
+	uint64_t max_sessions;		/* of the configuration, or as descriptors allow */
 	uint64_t next_session;
 	unsigned int qps_on[KVB_MAX_REACTORS];
 	struct kvb_totals gone;		/* of queue pairs that are no more */

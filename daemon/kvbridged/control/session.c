@@ -148,7 +148,7 @@ static void do_hello(struct kvb_session *s, const struct gkv_msg_hello *m, int f
 	}
 	memcpy(s->uuid, m->session, sizeof(s->uuid));
 	twin = find_twin(s);
-	if (twin && twin->closing && !s->waiting_for_twin) {
+	if (twin && twin->closing) {
 		/* Go on when it has drained: kvb_session_try_free() comes back here. */
 		s->hello_msg = *m;
 		s->hello_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -178,10 +178,10 @@ static void resume_hello(struct kvb_session *s)
 	int fd = s->hello_fd;
 
 	s->hello_fd = -1;
-	do_hello(s, &m, fd);
 	s->waiting_for_twin = false;
+	do_hello(s, &m, fd);
 	if (fd >= 0)
-		close(fd);
+		kvb_session_close_fd(fd);
 }
 
 /* ---- Namespaces ---- */
@@ -402,10 +402,19 @@ void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, in
 	}
 out:
 	for (int i = 0; i < nfds; i++)
-		close(fds[i]);
+		kvb_session_close_fd(fds[i]);
 }
 
 /* ---- The end ---- */
+
+void kvb_session_close_fd(int fd)
+{
+	static const struct linger no;
+
+	/* The last reference to a socket that lingers would block us. Others: no effect. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no, sizeof(no));
+	close(fd);
+}
 
 void kvb_session_close(struct kvb_session *s)
 {
@@ -420,12 +429,27 @@ void kvb_session_close(struct kvb_session *s)
 	kvb_session_try_free(s);
 }
 
+/* Whoever waited for @uuid to drain: the first goes on, others learn of that one. */
+static void resume_twins(struct kvb_server *srv, const uint8_t uuid[16])
+{
+	struct kvb_session *t;
+
+	do {
+		for (t = srv->sessions; t; t = t->next) {
+			if (t->waiting_for_twin && !t->closing &&
+			    !memcmp(t->uuid, uuid, sizeof(t->uuid)))
+				break;
+		}
+		if (t)
+			resume_hello(t);
+	} while (t && !t->waiting_for_twin);
+}
+
 void kvb_session_try_free(struct kvb_session *s)
 {
 	struct kvb_server *srv = s->srv;
-	struct kvb_session *t;
 
-	if (!s->closing || s->nqps || s->ndraining || s->old_sets)
+	if (!s->closing || s->buried || s->nqps || s->ndraining || s->old_sets)
 		return;
 	if (s->nbells) {
 		kvb_session_drop_bells(s);
@@ -440,15 +464,17 @@ void kvb_session_try_free(struct kvb_session *s)
 	if (s->next)
 		s->next->prev = s->prev;
 	srv->nsessions--;
-	for (t = srv->sessions; t; t = t->next) {
-		if (t->waiting_for_twin && !t->closing &&
-		    !memcmp(t->uuid, s->uuid, sizeof(t->uuid))) {
-			resume_hello(t);
-			break;
-		}
-	}
+	s->buried = true;
+	s->next_grave = srv->graves;
+	srv->graves = s;
+	if (!srv->stopping)
+		resume_twins(srv, s->uuid);
+}
+
+void kvb_session_free(struct kvb_session *s)
+{
 	if (s->hello_fd >= 0)
-		close(s->hello_fd);
+		kvb_session_close_fd(s->hello_fd);
 	free((void *)s->open);
 	free(s->open_mem);
 	free(s->report);

@@ -96,6 +96,8 @@ struct kvb_session {
 	struct gkv_msg_hdr req;
 	uint32_t del_region;
 	struct kvb_session *prev, *next;
+	bool buried;
+	struct kvb_session *next_grave;
 };
 
 /* ---- session.c ---- */
@@ -109,8 +111,14 @@ void kvb_session_ok(struct kvb_session *s);
 void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, int *fds, int nfds);
 /* The connection is gone: stop the queues, drain, release everything. */
 void kvb_session_close(struct kvb_session *s);
-/* Free it once nothing is in flight any more. */
+/*
+ * Let go of what it holds once nothing is in flight any more. The structure itself stays
+ * until kvb_session_free(): callers up the stack may still look at it.
+ */
 void kvb_session_try_free(struct kvb_session *s);
+void kvb_session_free(struct kvb_session *s);
+/* Close a descriptor a client sent. */
+void kvb_session_close_fd(int fd);
 
 /* ---- regions.c ---- */
 int kvb_session_init_regions(struct kvb_session *s);
