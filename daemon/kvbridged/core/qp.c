@@ -88,7 +88,10 @@ void kvb_qp_record(struct kvb_op *op)
 
 void kvb_qp_record_handed(struct kvb_op *op)
 {
-	set_rec_state(&op->qp->entries[op->rec], GKV_REC_HANDED);
+	struct gkv_rec_entry *e = &op->qp->entries[op->rec];
+
+	e->run = (uint16_t)op->ns->run;
+	set_rec_state(e, GKV_REC_HANDED);
 	kvb_killpoint("record-handed");
 }
 
@@ -422,9 +425,12 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 	while (qp->nrecover && n < 32) {
 		uint32_t rec = qp->recover[qp->nrecover - 1];
 		struct gkv_rec_entry *e = &qp->entries[rec];
-		struct kvb_op *op = kvb_op_get(qp->r);
+		struct kvb_op *op = NULL;
 		uint32_t state;
 
+		/* A forged record names as many long lists as it has entries. */
+		if (qp->r->seg_bytes < SEG_BYTES_MAX)
+			op = kvb_op_get(qp->r);
 		if (!op)
 			break;
 		qp->nrecover--;
@@ -433,6 +439,7 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 		state = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE);
 		op_init(op, qp, __atomic_load_n(&e->seq, __ATOMIC_RELAXED));
 		op->rec = rec;
+		op->run = __atomic_load_n(&e->run, __ATOMIC_RELAXED);
 		op->sync = false;
 		((struct kvb_region_set *)op->regions->priv)->by_reactor[qp->r->id].users++;
 		op->status = kvb_decode(&op->sqe, &qp->env, op);
