@@ -55,12 +55,15 @@ static void ignore(struct kvb_io *io, int res)
 	(void)res;
 }
 
-/* For requests nobody waits for. */
-static struct kvb_io nobody = { .done = ignore };
+/* For requests nobody waits for; one a reactor, as each writes to its own. */
+static struct kvb_io nobody[KVB_MAX_REACTORS] = {
+	[0 ... KVB_MAX_REACTORS - 1] = { .done = ignore },
+};
 
 static void do_unbell(struct kvb_call *c)
 {
 	struct kvb_bell *b = c->arg;
+	struct kvb_io *io = &nobody[kvb_reactor_id(b->r)];
 	struct io_uring_sqe *sqe;
 
 	b->closing = true;
@@ -68,9 +71,9 @@ static void do_unbell(struct kvb_call *c)
 		kvb_control_send(&b->gone);
 		return;
 	}
-	sqe = kvb_io_get(b->r, &nobody);
+	sqe = kvb_io_get(b->r, io);
 	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)&b->io);
-	io_uring_sqe_set_data(sqe, &nobody);
+	io_uring_sqe_set_data(sqe, io);
 }
 
 static void bell_gone(struct kvb_msg *m)
@@ -325,6 +328,8 @@ static void do_restart(struct kvb_call *c)
 {
 	struct kvb_session_qp *q = c->arg;
 
+	/* Here, because the reactor goes on scanning the queue pair's doorbell all the time. */
+	kvb_qp_init_record(&q->qp);
 	q->qp.active_ns = kvb_now(c->r);
 	kvb_reactor_heat(c->r, &q->qp);
 }
@@ -377,7 +382,6 @@ static void then_reset(struct kvb_session_qp *q)
 {
 	free(q->qp.recover);
 	q->qp.recover = NULL;
-	kvb_qp_init_record(&q->qp);
 	kvb_reactor_call(q->qp.r, &(struct kvb_call){ .arg = q }, do_restart);
 	kvb_session_ok(q->s);
 }
