@@ -151,6 +151,9 @@ static void serve_waiters(struct kvb_bufs *b)
 		if (!b->wait_head)
 			b->wait_tail = &b->wait_head;
 		w->fn(w);
+		/* It waits again: the system has no memory, though the budget has. */
+		if (b->wait_tail == &w->next)
+			break;
 	}
 	b->serving = false;
 }

@@ -6,12 +6,13 @@
  */
 #include "core/reactor_priv.h"
 
+#define PAGE 4096u
 /* An answer is no longer than this, whatever buffer the client offers. */
-#define LIST_MAX (8u << 20)
+#define LIST_MAX ((8u << 20) - PAGE)
 
 /* A run of entries in the format of the answer (KV Fig 16), header left out. */
 struct run {
-	char *base;		/* the count, then the entries */
+	char *base;		/* the count, then the entries: half of the List's buffer */
 	char *buf;
 	uint32_t len, pos;	/* bytes */
 	uint32_t n;
@@ -85,8 +86,6 @@ void kvb_list_free(struct kvb_op *op)
 
 	if (!l)
 		return;
-	kvb_bufs_free(&op->owner->bufs, l->old.base);
-	kvb_bufs_free(&op->owner->bufs, l->new.base);
 	kvb_bufs_free(&op->owner->bufs, l);
 	op->list = NULL;
 }
@@ -153,27 +152,39 @@ void kvb_list_shard_done(struct kvb_op *op)
 	}
 }
 
+/* Room for the answer, twice: bytes. However small the budget is, it is enough. */
+static uint32_t list_room(const struct kvb_op *op)
+{
+	uint32_t want = op->len < LIST_MAX ? op->len : LIST_MAX;
+	size_t most = op->owner->bufs.budget / 8;
+
+	if (most < PAGE)
+		most = PAGE;
+	want = (want + PAGE - 1) & ~(PAGE - 1);
+	return want < most ? want : (uint32_t)most & ~(PAGE - 1);
+}
+
+/*
+ * One buffer for all, so that a waiter is called exactly when what it needs is there: one
+ * that was called for less would wait again, and be called again, for ever.
+ */
+static size_t list_bytes(const struct kvb_op *op)
+{
+	return PAGE + 2 * (size_t)list_room(op);
+}
+
 static bool list_alloc(struct kvb_op *op)
 {
-	struct kvb_bufs *b = &op->r->bufs;
-	uint32_t want = op->len < LIST_MAX ? op->len : LIST_MAX;
-	struct kvb_list *l = kvb_bufs_alloc(b, sizeof(*l));
-	char *x = kvb_bufs_alloc(b, want), *y = kvb_bufs_alloc(b, want);
+	struct kvb_list *l = kvb_bufs_alloc(&op->r->bufs, list_bytes(op));
+	uint32_t room = list_room(op), cap = op->len < room ? op->len : room;
 
-	if (!l || !x || !y) {
-		if (l)
-			kvb_bufs_free(b, l);
-		if (x)
-			kvb_bufs_free(b, x);
-		if (y)
-			kvb_bufs_free(b, y);
+	if (!l)
 		return false;
-	}
-	*l = (struct kvb_list){ .cap = want - GKV_LIST_HDR_SIZE };
-	l->old.base = x;
-	l->old.buf = x + GKV_LIST_HDR_SIZE;
-	l->new.base = y;
-	l->new.buf = y + GKV_LIST_HDR_SIZE;
+	*l = (struct kvb_list){ .cap = cap - GKV_LIST_HDR_SIZE };
+	l->old.base = (char *)l + PAGE;
+	l->old.buf = l->old.base + GKV_LIST_HDR_SIZE;
+	l->new.base = l->old.base + room;
+	l->new.buf = l->new.base + GKV_LIST_HDR_SIZE;
 	op->list = l;
 	return true;
 }
@@ -205,6 +216,6 @@ void kvb_list_start(struct kvb_op *op)
 		return;
 	}
 	op->wait.fn = list_retry;
-	op->wait.len = 3 * (op->len < LIST_MAX ? op->len : LIST_MAX);
+	op->wait.len = list_bytes(op);
 	kvb_buf_wait(op->r, &op->wait);
 }
