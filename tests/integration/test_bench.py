@@ -43,13 +43,13 @@ read_only = yes
 
 
 def bench(daemon, *args, status=0, seconds=120):
-    """Runs gkv-bench; returns its JSON document, or stderr when @status is 2."""
+    """Runs gkv-bench (@status None: any); returns its JSON document, or stderr for status 2."""
     done = subprocess.run([os.path.join(gkvtest.BUILD, "gkv-bench"), *map(str, args)],
                           env=dict(os.environ, GKV_SOCKET=daemon.socket if daemon else "/nonexistent"),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=seconds * gkvtest.SLOW, check=False)
     stderr = done.stderr.decode(errors="replace")
-    if done.returncode != status:
+    if status is not None and done.returncode != status:
         raise gkvtest.TestFailure(f"gkv-bench {' '.join(map(str, args))}: exit status "
                                   f"{done.returncode}, want {status}\n"
                                   f"{done.stdout.decode(errors='replace')[-3000:]}\n{stderr[-3000:]}")
@@ -204,6 +204,82 @@ def trace_damaged(daemon, store):
     daemon.gkvctl("put", "-n", store, "--key-format", "hex", keys[4], "-", stdin=bytes(value[:-1]), output=None)
     result = trace(daemon, *args, status=1)
     gkvtest.check(result["mismatches"] >= 2, "a short value passed")
+
+
+FAULTS = """
+[daemon]
+reactors = 2
+state_dir = {dir}
+
+[namespace main]
+nsid = 1
+stack = fault,mem
+verify = off
+deadline = 300ms
+fault.rules = %s
+"""
+
+
+def with_faults(rules, function):
+    with gkvtest.Daemon(FAULTS % rules) as daemon:
+        return function(daemon)
+
+
+SMALL_TRACE = ("--limit", 8, "--value-size", 3000)
+
+
+@gkvtest.named("F80: trace: a value gone between Exist and Retrieve shortens the hit, no error")
+def trace_gone():
+    def replay(daemon):
+        first = trace(daemon, *SMALL_TRACE)
+        clean(first)
+        again = trace(daemon, *SMALL_TRACE)
+        clean(again)
+        gkvtest.check(again["gone_after_exist"] > 0, "nothing was gone")
+        gkvtest.check(again["hit_blocks"] < again["blocks"], "what was gone counts as hit")
+        # What follows the gap is stored again.
+        gkvtest.equal(again["stored_bytes"], (again["blocks"] - again["hit_blocks"]) * 3000, "stored")
+    with_faults("retrieve:status=0x87:every=40", replay)
+
+
+@gkvtest.named("run and trace: one flipped bit in transit is noticed")
+def flipped():
+    def replay(daemon):
+        trace(daemon, *SMALL_TRACE, status=None)
+        result = trace(daemon, *SMALL_TRACE, status=1)
+        gkvtest.check(result["mismatches"] > 0, "trace let a flipped bit pass")
+        gkvtest.equal(result["errors"], 0, "errors")
+        result = run(daemon, "--mix", "retrieve", "--count", 300, "--keys", 20, "--sizes", "1-5000",
+                     status=1)
+        gkvtest.equal(result["mismatches"], 10, "mismatches of 300 with every 30th flipped")
+    with_faults("retrieve:flip:every=30", replay)
+
+
+@gkvtest.named("trace: what passes by itself is tried again, what does not is an error by name")
+def trace_errors():
+    def transient(daemon):
+        result = trace(daemon, *SMALL_TRACE)
+        clean(result)
+        gkvtest.check(result["retries"] > 0, "nothing was tried again")
+    with_faults("store:status=0x22:every=9 exist:status=0x22:every=9", transient)
+
+    def full(daemon):
+        for result in (trace(daemon, *SMALL_TRACE, status=1),
+                       run(daemon, "--mix", "store", "--count", 400, status=1)):
+            gkvtest.check(result["errors"] > 0, "no error")
+            gkvtest.equal(result["errors_by_status"],
+                          {"Namespace is Write Protected": result["errors"]}, "names")
+    with_faults("store:erofs:every=20", full)
+
+
+@gkvtest.named("trace: a command that never completes ends with the deadline and is tried again")
+def trace_lost():
+    def replay(daemon):
+        result = trace(daemon, *SMALL_TRACE)
+        clean(result)
+        gkvtest.check(result["retries"] > 0, "nothing was tried again")
+        gkvtest.check(result["by_command"]["store"]["max_ns"] > 250e6, "nothing waited")
+    with_faults("store:lost:every=150", replay)
 
 
 @gkvtest.named("trace: values that exceed the namespace's maximum are refused, not truncated")
