@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PAGE 4096u
@@ -23,6 +26,13 @@ struct guard {
 static _Atomic(struct guard *) chunks[CHUNKS];
 static struct guard **unused;		/* control thread's stack of free entries */
 static size_t nunused, unused_cap, nchunks;
+
+/*
+ * The kernel limits the areas of an address space. Each of these mappings takes three, with
+ * its guard pages; what the clients leave is for buffers and the stores.
+ */
+static size_t nmaps, max_maps = SIZE_MAX;
+#define AREAS_RESERVED 8192
 
 static void on_sigbus(int sig, siginfo_t *si, void *ctx)
 {
@@ -56,10 +66,23 @@ static void on_sigbus(int sig, siginfo_t *si, void *ctx)
 	errno = saved;
 }
 
+static void limit_maps(void)
+{
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
+	unsigned long areas;
+
+	if (!f)
+		return;
+	if (fscanf(f, "%lu", &areas) == 1)
+		max_maps = areas > 2 * AREAS_RESERVED ? (areas - AREAS_RESERVED) / 3 : areas / 6;
+	fclose(f);
+}
+
 int kvb_clientmem_init(struct kvb_err *err)
 {
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
 
+	limit_maps();
 	sigemptyset(&sa.sa_mask);
 	if (sigaction(SIGBUS, &sa, NULL))
 		return kvb_fail(err, errno, "sigaction: %s", strerror(errno));
@@ -116,46 +139,73 @@ static int check_fd(int fd, uint64_t offset, uint64_t len, const char *what, str
 	return 0;
 }
 
+/* The size of the pages behind a memfd: a huge page is mapped whole and aligned. */
+static int page_of(int fd, uint64_t offset, const char *what, uint64_t *page, struct kvb_err *err)
+{
+	struct statfs sf;
+
+	*page = PAGE;
+	if (fstatfs(fd, &sf))
+		return kvb_fail(err, errno, "%s: fstatfs: %s", what, strerror(errno));
+	if (sf.f_type == HUGETLBFS_MAGIC)
+		*page = (uint64_t)sf.f_bsize;
+	if (offset % *page)
+		return kvb_fail(err, EINVAL,
+				"%s: offset %#llx is not a multiple of the memfd's pages of %#llx", what,
+				(unsigned long long)offset, (unsigned long long)*page);
+	return 0;
+}
+
 int kvb_clientmem_map(struct kvb_clientmem *m, int fd, uint64_t offset, uint64_t len, bool write,
 		      const char *what, _Atomic bool *dead, struct kvb_err *err)
 {
-	uint64_t span = (len + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	uint64_t page, span, slack;
 	struct guard *g;
-	char *map;
+	char *map, *at;
 	int rc = check_fd(fd, offset, len, what, err);
 
 	*m = (struct kvb_clientmem){ 0 };
+	if (!rc)
+		rc = page_of(fd, offset, what, &page, err);
 	if (rc)
 		return rc;
+	if (nmaps == max_maps)
+		return kvb_fail(err, ENOSPC,
+				"%s: daemon has %zu mappings of client memory, the limit is %zu (vm.max_map_count)",
+				what, nmaps, max_maps);
 	g = guard_get();
 	if (!g)
 		return kvb_fail(err, ENOMEM, "%s: out of memory", what);
+	span = (len + page - 1) & ~(page - 1);
+	slack = 2 * PAGE + (page > PAGE ? page : 0);
 	/* An inaccessible page on either side turns an overrun into a fault. */
-	map = mmap(NULL, span + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	map = mmap(NULL, span + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		   -1, 0);
 	if (map == MAP_FAILED) {
 		unused[nunused++] = g;
 		return kvb_fail(err, ENOMEM, "%s: cannot reserve %llu bytes of address space: %s",
 				what, (unsigned long long)span, strerror(errno));
 	}
+	at = (char *)(((uintptr_t)map + PAGE + page - 1) & ~(uintptr_t)(page - 1));
 	atomic_store(dead, false);
 	atomic_store(&g->dead, dead);
-	atomic_store_explicit(&g->end, (uintptr_t)map + PAGE + span, memory_order_relaxed);
-	atomic_store_explicit(&g->start, (uintptr_t)map + PAGE, memory_order_release);
-	if (mmap(map + PAGE, span, write ? PROT_READ | PROT_WRITE : PROT_READ,
+	atomic_store_explicit(&g->end, (uintptr_t)at + span, memory_order_relaxed);
+	atomic_store_explicit(&g->start, (uintptr_t)at, memory_order_release);
+	if (mmap(at, span, write ? PROT_READ | PROT_WRITE : PROT_READ,
 		 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, (off_t)offset) == MAP_FAILED) {
 		rc = kvb_fail(err, errno, "%s: cannot map %llu bytes at offset %#llx: %s", what,
 			      (unsigned long long)span, (unsigned long long)offset,
 			      strerror(errno));
 		atomic_store(&g->start, 0);
-		munmap(map, span + 2 * PAGE);
+		munmap(map, span + slack);
 		unused[nunused++] = g;
 		return rc;
 	}
-	m->addr = map + PAGE;
+	nmaps++;
+	m->addr = at;
 	m->len = span;
 	m->map = map;
-	m->map_len = span + 2 * PAGE;
+	m->map_len = span + slack;
 	m->guard = g;
 	return 0;
 }
@@ -169,5 +219,6 @@ void kvb_clientmem_unmap(struct kvb_clientmem *m)
 	munmap(m->map, m->map_len);
 	atomic_store(&g->start, 0);
 	unused[nunused++] = g;
+	nmaps--;
 	m->addr = NULL;
 }

@@ -89,6 +89,22 @@ static struct kvb_session *find_twin(const struct kvb_session *s)
 	return NULL;
 }
 
+/* Clients allot doorbells before they know our limits: map no more than can be of use. */
+static uint64_t doorbell_bytes(const struct kvb_session *s, uint64_t len)
+{
+	const struct kvb_config *cfg = s->srv->cfg;
+	uint64_t most = GKV_DB_LEN(cfg->max_qid, (unsigned int)cfg->dstrd);
+
+	return len < most ? len : most;
+}
+
+/* The name ends up on terminals and in JSON, which is UTF-8. */
+static void set_name(struct kvb_session *s, const char *name)
+{
+	for (size_t i = 0; i < sizeof(s->name) && name[i]; i++)
+		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+}
+
 static int hello_check(struct kvb_session *s, const struct gkv_msg_hello *m, int fd,
 		       struct kvb_err *err)
 {
@@ -105,8 +121,8 @@ static int hello_check(struct kvb_session *s, const struct gkv_msg_hello *m, int
 	if (fd < 0)
 		return kvb_fail(err, EINVAL, "no descriptor came with %llu bytes of doorbells",
 				(unsigned long long)m->db_len);
-	return kvb_clientmem_map(&s->db, fd, m->db_offset, m->db_len, true, "doorbells",
-				 &s->db_dead, err);
+	return kvb_clientmem_map(&s->db, fd, m->db_offset, doorbell_bytes(s, m->db_len), true,
+				 "doorbells", &s->db_dead, err);
 }
 
 static void hello_reply(struct kvb_session *s)
@@ -168,7 +184,7 @@ static void do_hello(struct kvb_session *s, const struct gkv_msg_hello *m, int f
 		return;
 	}
 	s->features = m->features & (GKV_FEATURE_CSUM | GKV_FEATURE_RESUME);
-	memcpy(s->name, m->name, sizeof(s->name));
+	set_name(s, m->name);
 	hello_reply(s);
 }
 
