@@ -52,7 +52,7 @@ GKV_API const char *gkv_error(void);
 
 /* Do not reconnect; every command in flight ends with GKV_C_LOST instead. */
 #define GKV_CONNECT_NO_RECONNECT	0x1u
-/* Control only: no queue pairs, no doorbell memory. */
+/* Control only: no queue pairs, no memory, no thread, no reconnection. */
 #define GKV_CONNECT_CONTROL		0x2u
 
 /*
@@ -60,13 +60,16 @@ GKV_API const char *gkv_error(void);
  * @max_qps bounds the queue pairs of the session (0: 64). On success *@g is owned
  * by the caller until gkv_close().
  * Errors: -ENOENT or -ECONNREFUSED no daemon there, -EPROTO no common version,
- * -EMFILE the daemon's limit of sessions.
+ * -EMFILE the daemon's limit of sessions or the process's of descriptors, -EINVAL more
+ * queue pairs than the daemon allows.
  */
 GKV_API int gkv_connect(struct gkv **g, const char *path, uint32_t max_qps, uint32_t flags);
 
 /*
  * Close a session and free everything that belongs to it, queue pairs and memory
- * included; commands in flight are dropped. No other thread may be using it.
+ * included; commands in flight are dropped. Never waits for the daemon: what was
+ * registered with gkv_mem_register() may be written for a while unless its queue pairs
+ * were destroyed before. No other thread may be using the session.
  */
 GKV_API void gkv_close(struct gkv *g);
 
@@ -114,6 +117,11 @@ struct gkv_ns_info {
 GKV_API int gkv_ns_open(struct gkv *g, const char *name, uint32_t flags,
 			struct gkv_ns_info *info);
 
+/*
+ * Control calls from here on wait up to 10 s for a daemon that is away, then fail with
+ * -ENOTCONN.
+ */
+
 /* ---- Memory ------------------------------------------------------------- */
 
 /*
@@ -126,7 +134,9 @@ GKV_API int gkv_mem_alloc(struct gkv *g, size_t len, struct gkv_mem **mem);
 /*
  * Register @len bytes at @offset of @fd, a memfd sealed with F_SEAL_SHRINK and
  * F_SEAL_GROW; @iova names them in commands, 0 means the address of the library's
- * own mapping. The descriptor is duplicated. @len and @offset: whole pages.
+ * own mapping. The descriptor is duplicated. @len and @offset: whole pages. Commands
+ * name buffers by addresses in gkv_mem_addr(), whatever the IOVA.
+ * Errors: -EINVAL, -EEXIST the IOVAs overlap other memory, -ENOSPC.
  */
 GKV_API int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len,
 			     uint64_t iova, struct gkv_mem **mem);
@@ -153,13 +163,21 @@ struct gkv_qp_opts {
 	uint32_t depth;			/* entries; at most depth - 1 commands outstanding; 0: 128 */
 	uint32_t flags;			/* GKV_QP_* */
 	uint32_t max_segs;		/* longest scatter list of a command; 0: 1 */
-	uint64_t timeout_ns;		/* per command; 0: follows the namespace's deadline */
+	uint64_t timeout_ns;		/* per command; 0: the namespace's deadline and 2 s */
 };
 
-/* @opts may be NULL for the defaults. Freed by gkv_qp_destroy() or gkv_close(). */
+/*
+ * @opts may be NULL for the defaults. Freed by gkv_qp_destroy() or gkv_close().
+ * Errors: -EINVAL a depth the daemon does not take, -ENOSPC the session's limit of queue
+ * pairs or memory, -ENOMEM, -EOPNOTSUPP checksums are not to be had.
+ */
 GKV_API int gkv_qp_create(struct gkv *g, const struct gkv_qp_opts *opts, struct gkv_qp **qp);
 
-/* Drop the outstanding commands and free the queue pair; their buffers are free after. */
+/*
+ * Drop the outstanding commands and free the queue pair; on success their buffers are
+ * free. -ENOTCONN, and nothing has happened, when commands are outstanding and the daemon
+ * stays away.
+ */
 GKV_API int gkv_qp_destroy(struct gkv_qp *qp);
 
 /*
@@ -227,10 +245,15 @@ struct gkv_cmd {
 	uint64_t user_data;		/* returned in the completion */
 };
 
-/* Flags of a completion. */
+/*
+ * Flags of a completion. One with GKV_C_TIMEDOUT has status 371h, "Command Aborted By
+ * Host", one with GKV_C_LOST 370h, "Host Pathing Error"; daemons do not send these.
+ * A timeout that follows the namespace's deadline stands still, for 30 s at most, while
+ * the daemon is away, and starts anew with its successor.
+ */
 #define GKV_C_TIMEDOUT	0x1u	/* no answer in time: buffer and slot stay taken until GKV_C_LATE */
 #define GKV_C_LATE	0x2u	/* the answer to a command reported as timed out; buffer free now */
-#define GKV_C_LOST	0x4u	/* the daemon is gone for good; outcome unknown */
+#define GKV_C_LOST	0x4u	/* the daemon is gone for good; outcome unknown; buffer free now */
 #define GKV_C_CRC	0x8u	/* @crc is the value's stored crc32c */
 
 struct gkv_comp {
@@ -244,8 +267,10 @@ struct gkv_comp {
 
 /*
  * Submit @n commands with one doorbell. Returns how many were taken, which is less
- * than @n only when the queue pair is full; -EINVAL (and nothing submitted) when a
- * command is malformed or its buffer lies outside registered memory.
+ * than @n only when the queue pair is full (or being set up again after its commands
+ * were reported with GKV_C_LOST); -EINVAL (and nothing submitted) when a command is
+ * malformed or its buffer lies outside registered memory; -ENOTCONN when the queue pair
+ * was lost for good.
  * Never blocks; makes at most one system call, and none while the daemon is awake.
  */
 GKV_API int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n);
@@ -263,7 +288,10 @@ GKV_API int gkv_wait(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max,
 /* Commands submitted and not completed, quarantined ones included. */
 GKV_API uint32_t gkv_qp_outstanding(const struct gkv_qp *qp);
 
-/* Submit one command and wait for it; the queue pair must be idle. */
+/*
+ * Submit one command and wait for it. Returns 0 when @comp (may be NULL) says how it
+ * ended, which may be by a timeout; -EBUSY when other commands are outstanding.
+ */
 GKV_API int gkv_exec(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_comp *comp);
 
 /* ---- Status ------------------------------------------------------------- */
@@ -280,13 +308,17 @@ GKV_API int gkv_status_retry(uint16_t status);
 /* ---- Lists -------------------------------------------------------------- */
 
 /*
- * Walk a List result of @len bytes: *@pos is 0 at the start and moves on.
+ * Walk a List result in @buf, @len bytes long: *@pos is 0 at the start and is the
+ * library's own after that.
  * Returns 1 and the next key, 0 at the end, -EBADMSG when the buffer is malformed.
  */
 GKV_API int gkv_list_next(const void *buf, size_t len, size_t *pos,
 			  uint8_t key[16], uint8_t *key_len);
 
-/* crc32c (Castagnoli) of @len bytes, continuing from @crc; start with 0. */
+/*
+ * crc32c (Castagnoli, as in iSCSI) of @len bytes, continuing from @crc; start with 0.
+ * That of "123456789" is 0xe3069283.
+ */
 GKV_API uint32_t gkv_crc32c(uint32_t crc, const void *data, size_t len);
 
 /* ---- Control ------------------------------------------------------------ */
