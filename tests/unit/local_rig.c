@@ -831,6 +831,7 @@ void rig_resolve(struct rig_op *ro, const void *key, uint8_t klen, struct kvb_op
 	struct kvb_op *op = op_new(ro, GKV_OP_STORE, key, klen);
 
 	op->id = id;
+	op->run = (uint16_t)(rig.st.ns->run - 1);
 	kvb_local_ops.resolve(&rig.st, op);
 }
 

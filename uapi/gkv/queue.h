@@ -54,7 +54,7 @@
  * @dw0: result
  * @dw1: result
  * @status: status without the phase bit
- * @rsvd: zero
+ * @run: which opening of the store the mutation was handed to, modulo 65536
  */
 struct gkv_rec_entry {
 	struct gkv_sqe sqe;
@@ -64,7 +64,7 @@ struct gkv_rec_entry {
 	__le32	dw0;
 	__le32	dw1;
 	__le16	status;
-	__le16	rsvd;
+	__le16	run;
 };
 GKV_ASSERT_SIZE(gkv_rec_entry, 96);
 GKV_ASSERT_OFFSET(gkv_rec_entry, seq, 64);

@@ -81,6 +81,7 @@ struct kvb_op {
 	uint16_t status;	/* without the phase bit; DNR is added by the core */
 	bool has_crc;		/* Retrieve: value_crc is the stored checksum */
 	uint8_t outcome;	/* enum kvb_outcome, from resolve */
+	uint16_t run;		/* resolve: ns->run when the mutation was handed over */
 	uint32_t result;	/* Retrieve: full length of the value, bytes */
 	uint32_t value_crc;
 

@@ -91,7 +91,8 @@ struct kvb_store_ops {
 
 	/*
 	 * After a restart: did the mutation named by op->id happen? Sets op->outcome and
-	 * completes. A volatile store needs none.
+	 * completes. op->run tells whether it was handed to the predecessor or to a daemon
+	 * before that one. A volatile store needs none.
 	 */
 	void (*resolve)(struct kvb_store *st, struct kvb_op *op);
 
@@ -143,6 +144,7 @@ struct kvb_ns {
 	bool volatile_store;
 	_Atomic bool ednek;	/* Feature 20h */
 	_Atomic bool vwc;	/* Feature 06h: write cache enabled */
+	uint32_t run;		/* how often the store was opened; set by its open() */
 	char *access;		/* who may open it, see docs/operations.md */
 };
 

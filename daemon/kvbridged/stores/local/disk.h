@@ -51,7 +51,7 @@ static_assert(sizeof(struct loc_super) == LOC_SB_SIZE, "superblock");
 struct loc_mark {
 	uint64_t magic;
 	uint32_t crc;		/* as in the superblock */
-	uint32_t rsvd;
+	uint32_t run;		/* how often the store was opened */
 	uint8_t uuid[16];
 	uint64_t gen;		/* the greater one counts */
 	uint64_t seq;		/* data of slots up to here is known to be in place */

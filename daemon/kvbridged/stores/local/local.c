@@ -204,6 +204,7 @@ static int loc_open(struct kvb_store *st, const struct kvb_conf *conf, struct kv
 	ret = loc_recover(ls, err);
 	if (ret)
 		goto fail;
+	st->ns->run = ls->run;
 	st->priv = ls;
 	return 0;
 fail:
@@ -301,7 +302,13 @@ static void loc_resolve(struct kvb_store *st, struct kvb_op *op)
 				le64toh(s->id_seq) == op->id.seq;
 		}
 	}
-	op->outcome = found ? KVB_APPLIED : KVB_NOT_APPLIED;
+	/* Two openings ago its id may have been found, and lost when it was superseded. */
+	if (found)
+		op->outcome = KVB_APPLIED;
+	else if (op->run == (uint16_t)(ls->run - 1))
+		op->outcome = KVB_NOT_APPLIED;
+	else
+		op->outcome = KVB_UNKNOWN;
 	kvb_op_complete(op, GKV_SC_SUCCESS);
 }
 

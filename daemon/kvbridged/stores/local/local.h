@@ -285,6 +285,7 @@ struct loc_store {
 	unsigned int nshards;
 	struct loc_flusher fl;
 	struct loc_id_set ids;		/* sorted; mutations found at recovery */
+	uint32_t run;			/* how often the store was opened, this one included */
 
 	/* Counted for the log and tests. */
 	_Atomic uint64_t slots_repaired, slots_bad, slots_dropped, values_bad, super_repaired;
@@ -409,7 +410,7 @@ int loc_blkdev_vet(struct loc_file *f, struct kvb_err *err);
 
 /* Read the superblocks, or format. Leaves geometry in @ls. Control thread. */
 int loc_super_open(struct loc_store *ls, struct kvb_err *err);
-/* The newer valid watermark, 0 without one. */
+/* The newer valid watermark, 0 without one; and the number of the run that wrote it. */
 int loc_mark_read(struct loc_store *ls, uint64_t *seq, uint64_t *gen);
 void loc_mark_fill(const struct loc_store *ls, void *block, uint64_t seq, uint64_t gen);
 static inline uint64_t loc_mark_off(uint64_t gen)

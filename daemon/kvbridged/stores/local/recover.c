@@ -463,11 +463,8 @@ static int clear_losers(struct recovery *rc)
 			return -ENOMEM;
 	}
 	if (rc->ndirty) {
-		/* What won must not be the only thing that a power cut takes. */
-		ret = loc_sync_all(ls);
 		drop_slots(ls, rc->losers, rc->nlosers);
-		if (!ret)
-			ret = write_blocks(rc, rc->dirty, rc->ndirty);
+		ret = write_blocks(rc, rc->dirty, rc->ndirty);
 		if (!ret)
 			ret = loc_sync_all(ls);
 	}
@@ -585,6 +582,19 @@ static void report(const struct recovery *rc)
 			ls->file[0].path, (unsigned long long)bad, (unsigned long long)rep);
 }
 
+/*
+ * Count this opening before anything on disk changes: operation ids found now are not found
+ * again once what they wrote is superseded, so that a later run must know to be unsure.
+ */
+static int count_run(struct recovery *rc)
+{
+	struct loc_store *ls = rc->ls;
+
+	ls->run++;
+	loc_mark_fill(ls, rc->buf, rc->mark, ++ls->fl.mark_gen);
+	return loc_pwrite(&ls->file[0], rc->buf, LOC_BLK, loc_mark_off(ls->fl.mark_gen));
+}
+
 int loc_recover(struct loc_store *ls, struct kvb_err *err)
 {
 	struct recovery rc = { .ls = ls };
@@ -593,10 +603,21 @@ int loc_recover(struct loc_store *ls, struct kvb_err *err)
 
 	if (posix_memalign(&rc.buf, LOC_BLK, CHUNK))
 		return kvb_fail(err, ENOMEM, "out of memory");
+	/*
+	 * What a process that died left in a volatile cache first: what wins must be durable
+	 * before what lost is cleared, and slots that look free before their units are used.
+	 */
+	ret = loc_sync_all(ls);
+	if (ret) {
+		free(rc.buf);
+		return kvb_fail(err, -ret, "%s: flush: %s", ls->file[0].path, strerror(-ret));
+	}
 	ret = loc_mark_read(ls, &rc.mark, &ls->fl.mark_gen);
 	if (ret == -EIO)
 		ret = 0;	/* unreadable: everything is checked */
 	rc.max_seq = rc.mark;
+	if (!ret)
+		ret = count_run(&rc);
 	for (unsigned int i = 0; i < ls->nfiles && !ret; i++)
 		ret = scan_file(&rc, i);
 	if (!ret)

@@ -422,6 +422,7 @@ void loc_mark_fill(const struct loc_store *ls, void *block, uint64_t seq, uint64
 		.magic = htole64(LOC_WM_MAGIC),
 		.gen = htole64(gen),
 		.seq = htole64(seq),
+		.run = htole32(ls->run),
 	};
 
 	memcpy(m.uuid, ls->uuid, 16);
@@ -437,6 +438,7 @@ int loc_mark_read(struct loc_store *ls, uint64_t *seq, uint64_t *gen)
 	int ret = 0;
 
 	*seq = *gen = 0;
+	ls->run = 0;
 	if (posix_memalign(&buf, LOC_BLK, LOC_BLK))
 		return -ENOMEM;
 	m = buf;
@@ -450,6 +452,7 @@ int loc_mark_read(struct loc_store *ls, uint64_t *seq, uint64_t *gen)
 			continue;
 		*gen = le64toh(m->gen);
 		*seq = le64toh(m->seq);
+		ls->run = le32toh(m->run);
 	}
 	free(buf);
 	return ret;
