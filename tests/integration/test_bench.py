@@ -371,6 +371,7 @@ def floor():
             gkvtest.check(floors[name]["p50_ns"] > 0, f"{name}: no p50")
         for name in ("bare ring, deep", "memcpy 32 MiB"):
             gkvtest.check(floors[name]["per_s"] > 0, f"{name}: no rate")
+        gkvtest.check(0 < floors["sleep 1 ms, repeatedly"]["cores"] < 1, "sleep: no share of a core")
         for name in ("fio read 4 KiB, QD 1", "fio write 4 KiB, QD 1"):
             if "skipped" in floors[name]:
                 raise gkvtest.Skip(floors[name]["skipped"])

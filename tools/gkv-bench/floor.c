@@ -49,6 +49,8 @@ static void print_text(const struct floor_report *r)
 			human_count(rate, sizeof(rate), x->per_s);
 		if (x->bytes_per_s > 0)
 			snprintf(bw, sizeof(bw), "%.2f GB/s", x->bytes_per_s / 1e9);
+		if (x->cores > 0)
+			snprintf(bw, sizeof(bw), "%.2f %% core", 100 * x->cores);
 		printf("%-34s %10s %10s %10s %10s %12s\n", x->name, p50, p99, p999, rate, bw);
 	}
 }
@@ -78,19 +80,22 @@ static void print_json(const struct floor_report *r)
 			json_add_double(o, "per_s", x->per_s);
 		if (x->bytes_per_s > 0)
 			json_add_double(o, "bytes_per_s", x->bytes_per_s);
+		if (x->cores > 0)
+			json_add_double(o, "cores", x->cores);
 	}
 	json_print(doc);
 	json_object_put(doc);
 }
 
 static const char usage[] =
-	"usage: gkv-bench floor [ring] [ring-copy] [pingpong] [memcpy] [fio] [options]\n"
+	"usage: gkv-bench floor [ring] [ring-copy] [pingpong] [memcpy] [sleep] [fio] [options]\n"
 	"\n"
 	"What the machine itself gives, for comparison. Without names: all of them.\n"
 	"  ring        entries, doorbells and completions between two processes\n"
 	"  ring-copy   the same with 4 KiB copied per entry\n"
 	"  pingpong    one cache line between two processors, round trip\n"
 	"  memcpy      4 KiB, 1 MiB, 32 MiB\n"
+	"  sleep       a thread that wakes up every millisecond: processor time\n"
 	"  fio         io_uring, O_DIRECT, on --file\n"
 	"\n"
 	"  --cpus A,B           run the client on processor A, the server on B\n"
@@ -139,7 +144,7 @@ int cmd_floor(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
-	static const char *const names[] = { "ring", "ring-copy", "pingpong", "memcpy", "fio" };
+	static const char *const names[] = { "ring", "ring-copy", "pingpong", "memcpy", "sleep", "fio" };
 	static struct floor_report report;
 	struct floor_opts o = {
 		.cpu_client = -1, .cpu_server = -1, .time_ns = 1000000000u, .depth = 256,
@@ -229,6 +234,8 @@ int cmd_floor(int argc, char **argv)
 	if (wanted & 8)
 		floor_memcpy(&o, &report);
 	if (wanted & 16)
+		floor_sleep(&o, &report);
+	if (wanted & 32)
 		floor_fio(&o, &report);
 	if (json)
 		print_json(&report);

@@ -38,6 +38,7 @@ struct floor_result {
 	double p999_ns;
 	double per_s;			/* operations */
 	double bytes_per_s;
+	double cores;			/* processor time per time */
 };
 
 struct floor_report {
@@ -61,6 +62,9 @@ void floor_pingpong(const struct floor_opts *o, struct floor_report *r);
 
 /* memcpy() from private into shared memory at 4 KiB, 1 MiB and 32 MiB. */
 void floor_memcpy(const struct floor_opts *o, struct floor_report *r);
+
+/* A thread that sleeps 1 ms again and again: the processor time it takes. */
+void floor_sleep(const struct floor_opts *o, struct floor_report *r);
 
 /* fio, io_uring, O_DIRECT, on the file given. */
 void floor_fio(const struct floor_opts *o, struct floor_report *r);
