@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
@@ -280,6 +281,35 @@ def trace_lost():
         gkvtest.check(result["retries"] > 0, "nothing was tried again")
         gkvtest.check(result["by_command"]["store"]["max_ns"] > 250e6, "nothing waited")
     with_faults("store:lost:every=150", replay)
+
+
+@gkvtest.named("trace: kill -9 and restart of the daemon in the middle of a replay, nothing is lost")
+def trace_restart():
+    config = CONFIG.replace("local.size = 512M", "local.size = 1G")
+    with gkvtest.Daemon(config) as daemon:
+        # Kept to the time stamps, 8 times as fast, so that it lasts however fast the disk is.
+        args = [os.path.join(gkvtest.BUILD, "gkv-bench"), "trace", FIXTURE, "-o", "json", "-q", "--ns",
+                "local", "--limit", "100", "--value-size", "200K", "--clients", "2", "--speed", "8"]
+        with subprocess.Popen(args, env=dict(os.environ, GKV_SOCKET=daemon.socket),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            try:
+                for _ in range(3):
+                    time.sleep(0.5)
+                    gkvtest.check(process.poll() is None, "the replay ended too early to be disturbed")
+                    daemon.kill9()
+                    daemon.start()
+                out, err = process.communicate(timeout=120 * gkvtest.SLOW)
+            finally:
+                process.kill()
+        gkvtest.equal(process.returncode, 0, f"exit status\n{out.decode()[-1500:]}{err.decode()[-1500:]}")
+        result = json.loads(out)
+        clean(result)
+        gkvtest.equal(result["requests"], 100, "requests")
+        # All that was acknowledged is there, and what it should be.
+        again = trace(daemon, "--ns", "local", "--limit", 100, "--value-size", "200K")
+        clean(again)
+        gkvtest.equal(again["hit_blocks"], again["blocks"], "hits after the restarts")
 
 
 @gkvtest.named("trace: values that exceed the namespace's maximum are refused, not truncated")
