@@ -28,7 +28,7 @@ void gkvi_list_put(struct gkv_qp *qp, struct slot *s)
 static void *list_get(struct gkv_qp *qp, struct slot *s, uint64_t *iova)
 {
 	uint32_t p = qp->list_free;
-	size_t off = (size_t)(p - 1) * qp->g->page_size;
+	size_t off = (size_t)(p - 1) * qp->page;
 
 	qp->list_free = qp->list_next[p - 1];
 	qp->n_list_free--;
@@ -121,7 +121,7 @@ static void put_desc(struct gkv_sgl_desc *d, uint64_t addr, uint32_t len, uint8_
 static struct gkv_sgl_desc *sgl_page(struct gkv_qp *qp, struct slot *s, struct gkv_sgl_desc *from,
 				     uint32_t left, uint32_t *room)
 {
-	uint32_t per_page = qp->g->page_size / sizeof(struct gkv_sgl_desc);
+	uint32_t per_page = qp->page / sizeof(struct gkv_sgl_desc);
 	uint64_t iova;
 	struct gkv_sgl_desc *d = list_get(qp, s, &iova);
 
@@ -138,7 +138,7 @@ static struct gkv_sgl_desc *sgl_page(struct gkv_qp *qp, struct slot *s, struct g
 static int pack_sgl(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct slot *s, uint32_t idx,
 		    struct dptr *out)
 {
-	uint32_t per_page = qp->g->page_size / sizeof(struct gkv_sgl_desc);
+	uint32_t per_page = qp->page / sizeof(struct gkv_sgl_desc);
 	uint32_t n, left, room = 0;
 	struct gkv_sgl_desc head = { 0 }, *d = &head;
 	uint64_t pages = 1, iova;
@@ -181,7 +181,7 @@ static int pack_sgl(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct slot *s
 /* Pages touched by segments that follow each other without a gap in the PRP sense. */
 static int prp_check(struct gkv_qp *qp, const struct gkv_seg *segs, uint32_t n, uint64_t *pages)
 {
-	uint64_t mask = qp->g->page_size - 1;
+	uint64_t mask = qp->page - 1;
 	bool first = true, ended = false;
 
 	*pages = 0;
@@ -210,7 +210,7 @@ static int prp_check(struct gkv_qp *qp, const struct gkv_seg *segs, uint32_t n, 
 static int pack_prp(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct slot *s, uint32_t idx,
 		    struct dptr *out)
 {
-	uint64_t page = qp->g->page_size, per_page = page / sizeof(uint64_t);
+	uint64_t page = qp->page, per_page = page / sizeof(uint64_t);
 	struct gkv_seg one = { .addr = cmd->buf, .len = cmd->len };
 	const struct gkv_seg *segs = cmd->nsegs ? cmd->segs : &one;
 	uint32_t n = cmd->nsegs ? cmd->nsegs : 1, non_empty;

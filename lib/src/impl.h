@@ -212,6 +212,7 @@ struct gkv_qp {
 
 	/* Lists of segments and pages. */
 	uint32_t max_segs;
+	uint32_t page;			/* bytes of a list page, and of a PRP's page */
 	uint32_t list_pages, list_free;	/* pages; first free page + 1 */
 	uint32_t n_list_free;
 	uint32_t *list_next;		/* per page: next page + 1 */

@@ -84,6 +84,10 @@ int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume)
 		ret = place_doorbells(qp);
 		if (ret)
 			return ret;
+		/* Segments may be of any length; PRP lists are laid out for a page size. */
+		if ((qp->flags & GKV_QP_PRP) && qp->page != g->page_size)
+			return gkvi_err(-EPROTO, "PRP pages of %u bytes, kvbridged now has %u",
+					qp->page, g->page_size);
 		store_release(qp->sq_db, 0);
 		store_release(qp->cq_db, 0);
 	}
@@ -163,8 +167,9 @@ void gkvi_qp_free_all(struct gkv *g)
 }
 
 /* How many pages of lists @qp may need at a time. They cost nothing until used. */
-static uint32_t list_pages(const struct gkv_qp *qp, uint32_t page)
+static uint32_t list_pages(const struct gkv_qp *qp)
 {
+	size_t page = qp->page;
 	size_t per_cmd = 0, n;
 
 	if (qp->max_segs > 1)
@@ -181,16 +186,16 @@ static uint32_t list_pages(const struct gkv_qp *qp, uint32_t page)
 	return (uint32_t)n;
 }
 
-static int qp_map(struct gkv_qp *qp, uint32_t page)
+static int qp_map(struct gkv_qp *qp)
 {
-	size_t off;
+	size_t page = qp->page, off;
 
 	qp->cq_off = ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_sqe));
 	qp->rec_off = qp->cq_off + ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_cqe));
 	off = qp->rec_off + GKV_REC_LEN(qp->depth);
-	qp->list_off = (off + page - 1) & ~((size_t)page - 1);
-	qp->list_pages = list_pages(qp, page);
-	qp->map_len = qp->list_off + (size_t)qp->list_pages * page;
+	qp->list_off = (off + page - 1) & ~(page - 1);
+	qp->list_pages = list_pages(qp);
+	qp->map_len = qp->list_off + qp->list_pages * page;
 
 	qp->fd = gkvi_memfd("gkv-qp", qp->map_len);
 	if (qp->fd < 0)
@@ -266,7 +271,8 @@ static int qp_create(struct gkv *g, const struct gkv_qp_opts *o, struct gkv_qp *
 		bits++;
 	qp->cid_mask = (uint16_t)((1u << bits) - 1);
 	qp->cid_step = (uint16_t)(1u << bits);
-	ret = qp_map(qp, g->page_size);
+	qp->page = g->page_size;
+	ret = qp_map(qp);
 	if (ret)
 		return ret;
 	gkvi_qp_fresh(qp);

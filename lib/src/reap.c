@@ -129,12 +129,14 @@ static void end_without_cqe(struct gkv_comp *c, const struct slot *s, uint16_t s
  */
 static uint32_t scan(struct gkv_qp *qp, uint64_t now, struct gkv_comp *comps, uint32_t max)
 {
+	/* In this order: a daemon that is seen to be up has begun its epoch. */
+	bool up = load_acquire(&qp->g->up);
 	uint32_t epoch = load_acquire(&qp->g->epoch), n = 0;
 	bool restart = epoch != qp->epoch;
 	uint64_t next = now + 50 * NSEC_PER_MSEC, grace = 0;
 
 	/* The daemon that comes back needs time; a timeout the caller set is the caller's. */
-	if (!qp->timeout_ns && !load_relaxed(&qp->g->up))
+	if (!qp->timeout_ns && !up)
 		grace = AWAY_GRACE_NS;
 	qp->epoch = epoch;
 	for (uint32_t i = 0; i < qp->depth - 1; i++) {

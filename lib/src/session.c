@@ -348,7 +348,7 @@ int gkvi_ns_reopen(struct gkv *g, int sock, const struct ns_ref *ns)
 }
 
 /* Remember an open namespace for hand-over and for the timeouts of its commands. */
-static void ns_remember(struct gkv *g, const struct gkv_msg_ns_open_reply *r, uint32_t flags)
+static int ns_remember(struct gkv *g, const struct gkv_msg_ns_open_reply *r, uint32_t flags)
 {
 	uint32_t n = g->n_ns, i;
 	struct ns_ref *ns;
@@ -357,16 +357,17 @@ static void ns_remember(struct gkv *g, const struct gkv_msg_ns_open_reply *r, ui
 		if (g->ns[i].nsid == le32toh(r->nsid))
 			break;
 	if (i == NS_MAX)
-		return;
+		return gkvi_err(-ENOSPC, "the session has %u namespaces open, which is the limit", n);
 	ns = &g->ns[i];
 	ns->flags = flags;
 	store_relaxed(&ns->deadline_ns, le64toh(r->deadline_ns));
 	if (i < n)
-		return;
+		return 0;
 	memcpy(ns->name, r->name, sizeof(ns->name));
 	ns->name[sizeof(ns->name) - 1] = 0;
 	ns->nsid = le32toh(r->nsid);
 	store_release(&g->n_ns, n + 1);
+	return 0;
 }
 
 static int ns_open(struct gkv *g, const char *name, uint32_t nsid, uint32_t flags,
@@ -411,7 +412,7 @@ int gkv_ns_open(struct gkv *g, const char *name, uint32_t flags, struct gkv_ns_i
 		}
 	}
 	if (!ret)
-		ns_remember(g, &r, flags);
+		ret = ns_remember(g, &r, flags);
 	pthread_mutex_unlock(&g->lock);
 	if (ret || !info)
 		return ret;

@@ -360,6 +360,44 @@ static void test_other_stride(void **state)
 	assert_int_equal(fake_cq_head(&fake, 1), 1);
 }
 
+/* Another page size: PRP lists are laid out for the old one, scatter lists are not. */
+static void test_other_page_size(void **state)
+{
+	struct gkv_qp_opts o = { .size = sizeof(o), .depth = 8, .max_segs = 700 };
+	struct gkv_seg segs[700];
+	struct gkv_cmd cmd = { .opcode = GKV_STORE, .nsid = 2, .key_len = 1, .len = 700,
+			       .nsegs = 700, .segs = segs };
+	struct gkv_qp *prp = queue(GKV_QP_PRP, 0), *sgl;
+	struct gkv_comp c;
+	struct gkv_sqe sqe;
+	struct gkv_mem *mem;
+	int ret = 0;
+
+	(void)state;
+	assert_int_equal(gkv_mem_alloc(g, 4096, &mem), 0);
+	assert_int_equal(gkv_qp_create(g, &o, &sgl), 0);
+	for (int i = 0; i < 700; i++)
+		segs[i] = (struct gkv_seg){ gkv_mem_addr(mem), 1 };
+	submit(prp, 1);
+	submit(sgl, 2);
+	stop_and_wait();
+	fake.hello.page_size = 65536;
+	fake_start(&fake);
+	wait_reconnects(1);
+	assert_int_equal(gkv_wait(prp, &c, 1, 1000 * MS), 1);
+	assert_int_equal(c.flags, GKV_C_LOST);
+	assert_int_equal(gkv_wait(sgl, &c, 1, 1000 * MS), 1);
+	assert_int_equal(c.flags, GKV_C_LOST);
+	for (int i = 0; i < 2000 && !(ret = gkv_submit(sgl, &cmd, 1)); i++)
+		usleep(1000);
+	assert_int_equal(ret, 1);
+	assert_true(fake_fetch(&fake, 2, &sqe));
+	assert_non_null(fake_mem(&fake, sqe.dptr.sgl.addr, sqe.dptr.sgl.len));
+	for (int i = 0; i < 2000 && !(ret = gkv_submit(prp, &cmd, 1)); i++)
+		usleep(1000);
+	assert_int_equal(ret, -ENOTCONN);
+}
+
 static void test_no_reconnect(void **state)
 {
 	struct gkv_comp c[8];
@@ -493,6 +531,7 @@ int main(void)
 		T(test_resume_refused),
 		T(test_resume_refused_idle),
 		T(test_other_stride),
+		T(test_other_page_size),
 		T(test_no_reconnect),
 		T(test_calls_while_away),
 		T(test_many_restarts),
