@@ -1035,6 +1035,10 @@ static void forget(bool cut)
 		bury(op);
 	}
 	/* A dead process's memory just goes: here it stays where the leak checker sees it. */
+	for (unsigned int i = 0; i < rig.reactors; i++) {
+		bury(reactors[i].msgs);
+		bury(reactors[i].works);
+	}
 	loc_dev_close(ls);
 	for (unsigned int i = 0; i < ls->nshards; i++) {
 		free(ls->sh[i]->tbuf_mem);
@@ -1054,7 +1058,8 @@ void rig_power_cut(void)
 {
 	struct lost *l;
 
-	forget(true);
+	if (rig.open)
+		forget(true);
 	while ((l = unflushed)) {
 		maybe_apply(l->file, l->off, l->data, l->len);
 		unflushed = l->next;
