@@ -360,21 +360,28 @@ static int by_key(const void *a, const void *b)
 	return by_call(a, b);
 }
 
-static void show(const struct lin_op *ops, size_t n, size_t at)
+static void show_op(const struct lin_op *op, uint64_t zero, bool mark)
 {
 	static const char *const outcomes[] = { "ok", "no such key", "key exists", "unknown" };
-	size_t from = at > 12 ? at - 12 : 0;
 
-	for (size_t i = from; i < n && i < at + 8; i++) {
-		const struct lin_op *op = &ops[i];
+	tap_diag("%s%-15s %#-16llx %-11s from %lld to %lld us", mark ? "> " : "  ",
+		 lin_kind_name(op->kind), (unsigned long long)op->value, outcomes[op->outcome & 3],
+		 (long long)(op->call - zero) / 1000,
+		 op->ret == LIN_NEVER ? -1 : (long long)(op->ret - zero) / 1000);
+}
 
-		tap_diag("%s%-15s %#llx %-11s from %llu to %llu ns", i == at ? "> " : "  ",
-			 lin_kind_name(op->kind), (unsigned long long)op->value,
-			 outcomes[op->outcome & 3],
-			 (unsigned long long)(op->call - ops[from].call),
-			 op->ret == LIN_NEVER ? 0 :
-						(unsigned long long)(op->ret - ops[from].call));
+/* What came before @at, and where its value comes from. */
+static void show(const struct lin_op *ops, size_t n, size_t at)
+{
+	size_t from = at > 16 ? at - 16 : 0;
+	uint64_t zero = ops[0].call;
+
+	for (size_t i = 0; i < from; i++) {
+		if (ops[at].value && ops[i].value == ops[at].value)
+			show_op(&ops[i], zero, false);
 	}
+	for (size_t i = from; i < n && i < at + 8; i++)
+		show_op(&ops[i], zero, i == at);
 }
 
 enum lin_verdict lin_check(struct lin_op *ops, size_t n)

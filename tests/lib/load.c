@@ -277,6 +277,22 @@ static void submit(struct load_thread *t, struct load_qp *q)
 	}
 }
 
+/* Finish what is outstanding, then wait. */
+static void hold(struct load_thread *t)
+{
+	struct load *l = t->load;
+
+	for (unsigned int i = 0; i < l->opts.qps; i++) {
+		while (gkv_qp_outstanding(t->qps[i].qp) && !atomic_load(&l->stop) &&
+		       !atomic_load(&l->failed))
+			reap(t, &t->qps[i], SEC / 20);
+	}
+	atomic_fetch_add(&l->held, 1);
+	while (atomic_load(&l->hold) && !atomic_load(&l->stop))
+		usleep(500);
+	atomic_fetch_sub(&l->held, 1);
+}
+
 static void *run(void *arg)
 {
 	struct load_thread *t = arg;
@@ -288,6 +304,8 @@ static void *run(void *arg)
 
 		if (t->nops >= t->max_ops)
 			break;
+		if (atomic_load_explicit(&l->hold, memory_order_relaxed))
+			hold(t);
 		for (unsigned int i = 0; i < l->opts.qps; i++)
 			submit(t, &t->qps[i]);
 		for (unsigned int i = 0; i < l->opts.qps; i++)
@@ -401,6 +419,26 @@ bool load_progress(const struct load *l, uint64_t n, unsigned int seconds)
 		usleep(1000);
 	}
 	return true;
+}
+
+bool load_settle(struct load *l, unsigned int seconds)
+{
+	uint64_t end = rig_now() + seconds * SEC * rig_slowdown();
+
+	atomic_store(&l->hold, true);
+	while (atomic_load(&l->held) < l->opts.threads) {
+		if (load_error(l) || rig_now() > end)
+			return false;
+		usleep(500);
+	}
+	return true;
+}
+
+void load_resume(struct load *l)
+{
+	atomic_store(&l->hold, false);
+	while (atomic_load(&l->held) && !load_error(l))
+		usleep(500);
 }
 
 uint64_t load_stop(struct load *l)

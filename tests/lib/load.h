@@ -46,6 +46,14 @@ uint64_t load_timeouts(const struct load *l);
 /* Wait for @n more completions; false after @seconds (times the sanitizer's slowdown). */
 bool load_progress(const struct load *l, uint64_t n, unsigned int seconds);
 
+/*
+ * Hold back new commands and wait until none is outstanding: nothing is left to be taken up
+ * by a later daemon. False after @seconds (times the sanitizer's slowdown). load_resume()
+ * goes on.
+ */
+bool load_settle(struct load *l, unsigned int seconds);
+void load_resume(struct load *l);
+
 /* The first thing that went wrong, or NULL. */
 const char *load_error(const struct load *l);
 

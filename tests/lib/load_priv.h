@@ -47,7 +47,8 @@ struct load {
 	char socket[108];
 	struct load_thread *threads;
 	_Atomic uint64_t done, unknown, timeouts;
-	_Atomic bool stop;
+	_Atomic bool stop, hold;
+	_Atomic unsigned int held;	/* threads with nothing outstanding */
 	bool stopped;
 	pthread_mutex_t lock;	/* error */
 	_Atomic bool failed;
