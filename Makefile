@@ -181,8 +181,8 @@ $(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)
 
 # ---- Tests ---------------------------------------------------------------------------------------
 
-# tests/lib/*.c help every test; the files of tests/unit and tests/fuzz that are not programs
-# themselves help the programs beside them.
+# tests/lib/*.c help every test; files of tests/fuzz that are not programs help every fuzzer;
+# a helper of tests/unit is linked into those programs that include its header.
 TESTLIB_SRC	:= $(wildcard tests/lib/*.c)
 UNIT_SRC	:= $(wildcard tests/unit/test_*.c)
 UNITLIB_SRC	:= $(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
@@ -200,7 +200,6 @@ INTEGRATION	:= $(filter $(BUILD)/tests/integration/test_% $(BUILD)/tests/crash/t
 			$(OTHER_PROGS)) $(TEST_SCRIPTS)
 
 LIBTEST_A	:= $(if $(TESTLIB_SRC),$(BUILD)/tests/libtest.a)
-LIBUNIT_A	:= $(if $(UNITLIB_SRC),$(BUILD)/tests/libunit.a)
 
 $(BUILD)/obj/tests/%.o: CFLAGS_this := -Itests/lib $(PC_CFLAGS_test)
 
@@ -208,23 +207,22 @@ $(BUILD)/tests/libtest.a: $(call objs,$(TESTLIB_SRC))
 	@mkdir -p $(@D)
 	$(archive)
 
-$(BUILD)/tests/libunit.a: $(call objs,$(UNITLIB_SRC))
-	@mkdir -p $(@D)
-	$(archive)
+# A helper may stand in for functions of the daemon: objects come first, and the archive's member
+# is then not taken. So a test gets the helpers it includes, and no other ("file|header" below).
+UNIT_HELPERS	:= $(UNITLIB_SRC:tests/unit/%.c=%)
+UNIT_INCLUDES	:= $(shell grep -s -H -o '^.include "[a-z0-9_]*\.h"' tests/unit/*.[ch] | \
+			sed 's/\.[ch]:.include "/|/; s/\.h"//')
+includes	= $(filter $(UNIT_HELPERS),$(patsubst $(1)|%,%,$(filter $(1)|%,$(UNIT_INCLUDES))))
+helpers		= $(sort $(call includes,$(1)) \
+			$(foreach h,$(call includes,$(1)),$(call includes,tests/unit/$(h))))
+$(foreach t,$(UNIT_SRC:%.c=%), \
+	$(eval $(BUILD)/$(t): $(patsubst %,$(BUILD)/obj/tests/unit/%.o,$(call helpers,$(t)))))
 
-# Plain archive semantics: a test may define a function of the daemon itself and so replace it.
-define link_test
+$(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(link) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS_daemon) $(LIBS_test) \
-		-lm -ldl
-endef
-
-$(UNIT_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBUNIT_A) $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
-	$(link_test)
-
-$(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
-	$(link_test)
+	$(Q)$(link) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+		$(LIBS_daemon) $(LIBS_test) -lm -ldl
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
