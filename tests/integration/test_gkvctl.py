@@ -8,6 +8,7 @@ import os
 import pty
 import random
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -276,6 +277,42 @@ def a_session_shows_its_regions_and_queue_pairs():
             equal(holder.wait(60), 0, "exit status of put")
         gkvtest.wait_for(lambda: not found(), 10, "the session is gone")
         equal(daemon.gkvctl("get", "k", output=None), b"", "the empty value")
+
+
+def put_in_two_steps(daemon, value, between):
+    """A put whose session is open when between() runs, and whose Store comes after it."""
+    done = subprocess.Popen([GKVCTL, "-s", daemon.socket, "put", "k"], stdin=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+    gkvtest.wait_for(lambda: [one for one in daemon.gkvctl("sessions")
+                              if one["pid"] == done.pid and one["qps"]], 10, "the session")
+    between()
+    stderr = done.communicate(value, timeout=60 * gkvtest.SLOW)[1].decode()
+    return done.returncode, stderr
+
+
+@gkvtest.test
+def a_put_survives_a_restart_of_the_daemon():
+    with Daemon(config("local")) as daemon:
+        def restart():
+            daemon.kill9()
+            daemon.start()
+        equal(put_in_two_steps(daemon, b"value", restart), (0, ""), "put")
+        equal(daemon.gkvctl("get", "k", output=None), b"value", "the value")
+
+
+@gkvtest.test
+def a_daemon_that_does_not_answer_is_told_in_bounded_time():
+    text = config("mem").replace("[namespace main]", "[namespace main]\ndeadline = 1s")
+    with Daemon(text) as daemon:
+        start = time.monotonic()
+        # Without a buffer to register, the Store itself is the first to be left alone.
+        status, message = put_in_two_steps(daemon, b"",
+                                           lambda: os.kill(daemon.pid, signal.SIGSTOP))
+        took = time.monotonic() - start
+        os.kill(daemon.pid, signal.SIGCONT)
+        equal(status, 1, "exit status")
+        check("no answer in time" in message and "1 s" in message, message)
+        check(took < 20 * gkvtest.SLOW, f"it took {took:.1f} s")
 
 
 @gkvtest.test
