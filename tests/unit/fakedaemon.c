@@ -73,6 +73,7 @@ static void reply(struct fake *f, const struct gkv_msg_hdr *req, void *msg, size
 
 static bool refused(struct fake *f, const struct gkv_msg_hdr *req)
 {
+	int stray[4] = { f->bell, f->bell, f->bell, f->bell };
 	struct gkv_msg_reply r = { 0 };
 	unsigned int t = req->type;
 
@@ -83,7 +84,7 @@ static bool refused(struct fake *f, const struct gkv_msg_hdr *req)
 		snprintf(r.text, sizeof(r.text), "%s", f->refuse[t].text);
 	if (f->refuse[t].times && !--f->refuse[t].times)
 		f->refuse[t].err = 0;
-	reply(f, req, &r, sizeof(r), NULL, 0);
+	reply(f, req, &r, sizeof(r), stray, (int)f->stray_fds);
 	return true;
 }
 

@@ -62,6 +62,7 @@ struct fake {
 	} refuse[FAKE_MSGS];
 	/* Cut or bend replies: bytes fewer, descriptors fewer. */
 	uint32_t short_reply, no_fds;
+	uint32_t stray_fds;		/* descriptors that come with refusals */
 
 	unsigned int count[FAKE_MSGS];	/* messages seen */
 	uint8_t session[16];
