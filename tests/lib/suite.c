@@ -12,9 +12,10 @@
 
 #define POISON 0xa5
 
+/* More reactors than this project's smallest machine has CPUs. */
 static const char daemon_conf[] =
 	"[daemon]\n"
-	"reactors = 2\n"
+	"reactors = 3\n"
 	"state_dir = {dir}\n"
 	"max_queue_depth = 4096\n"
 	"buffer_memory = 768M\n";
