@@ -113,8 +113,8 @@ class Daemon:
         with open(path, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(dir=directory, cpu=SERVER_CPU, extra=extra) + namespaces)
         self.log = open(f"{directory}/log", "ab")
-        self.process = subprocess.Popen([f"{BUILD}/kvbridged", "-c", path], stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([f"{BUILD}/kvbridged", "-c", path], stdout=self.log,
+                                        stdin=subprocess.DEVNULL, stderr=self.log)
         for _ in range(600):
             if os.path.exists(self.socket) or self.process.poll() is not None:
                 break
@@ -129,8 +129,8 @@ class Daemon:
 
     def run(self, namespace, mix, seconds=SECONDS, **options):
         """One gkv-bench run of a single command; returns its figures."""
-        args = ["run", "-q", "--ns", namespace, "--mix", mix, "--verify", "off", "--cpus", CLIENT_CPU,
-                "--time", f"{int(seconds * 1000)}ms"]
+        args = ["run", "-q", "--ns", namespace, "--mix", mix, "--verify", "off",
+                "--cpus", CLIENT_CPU, "--time", f"{int(seconds * 1000)}ms"]
         for name, value in options.items():
             args += [f"--{name.replace('_', '-')}", value]
         result = self.bench(*args)
@@ -218,9 +218,10 @@ class Bench:
     def fill_local(self):
         for name in [*SIZES, "4K-sync"]:
             say(f"  fill local-{name}")
-            self.daemons["local"].bench("run", "-q", "--ns", f"local-{name}", "--mix", "exist", "--fill",
-                                        "yes", "--qd", "32", "--count", "1", "--keys", self.keys(name),
-                                        "--sizes", name.split("-")[0], "--cpus", CLIENT_CPU)
+            self.daemons["local"].bench("run", "-q", "--ns", f"local-{name}", "--mix", "exist",
+                                        "--fill", "yes", "--qd", "32", "--count", "1",
+                                        "--keys", self.keys(name), "--cpus", CLIENT_CPU,
+                                        "--sizes", name.split("-")[0])
 
     def close(self):
         problems = []
@@ -236,7 +237,7 @@ class Bench:
         return problems
 
 
-# ---- Valkey ---------------------------------------------------------------------------------------
+# ---- Valkey --------------------------------------------------------------------------------
 
 def valkey_socket(bench):
     """A Valkey of its own on a Unix socket; starts on first use."""
@@ -244,7 +245,7 @@ def valkey_socket(bench):
     if bench.valkey:
         return path
     if not shutil.which("valkey-server") or not shutil.which("valkey-benchmark"):
-        raise Skip("Valkey is not installed (Debian package valkey-server, from backports on Debian 12)")
+        raise Skip("Valkey is not installed (Debian package valkey-server; backports on Debian 12)")
     bench.valkey = subprocess.Popen(
         ["valkey-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
          "--dir", bench.dir], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -262,8 +263,9 @@ def valkey_socket(bench):
 def valkey(bench, what, size, keys, pipeline, requests):
     """One valkey-benchmark of SET or GET; returns (requests/s, p50 in ns)."""
     path = valkey_socket(bench)
-    text = command("taskset", "-c", CLIENT_CPU, "valkey-benchmark", "-s", path, "-t", what, "-d", size,
-                   "-r", keys, "-c", 1, "-P", pipeline, "-n", requests, "--csv", "--precision", 3)
+    text = command("taskset", "-c", CLIENT_CPU, "valkey-benchmark", "-s", path, "-t", what,
+                   "-d", size, "-r", keys, "-c", 1, "-P", pipeline, "-n", requests, "--csv",
+                   "--precision", 3)
     rows = [line for line in text.splitlines() if line.startswith(f'"{what.upper()}"')]
     if not rows:
         raise RuntimeError(f"valkey-benchmark printed no {what}: {text[-500:]}")
@@ -271,19 +273,19 @@ def valkey(bench, what, size, keys, pipeline, requests):
     return float(fields[1]), float(fields[4]) * 1e6
 
 
-# ---- Rows -----------------------------------------------------------------------------------------
+# ---- Rows ----------------------------------------------------------------------------------
 
 ROWS = {}
 
 
-def row(name, what, unit, goals, lower=False):
+def row(name, what, unit, goals):
     """Registers a row: a function that measures once and returns (gkv, floor) dictionaries.
 
     @unit: the figure compared: p50_ns, per_s or bytes_per_s. @goals: list of (text, predicate of
-    (ratio, gkv figure)). @lower: the ratio is to be low.
+    (ratio, gkv figure)).
     """
     def register(function):
-        ROWS[name] = {"what": what, "unit": unit, "goals": goals, "measure": function, "lower": lower}
+        ROWS[name] = {"what": what, "unit": unit, "goals": goals, "measure": function}
         return function
     return register
 
@@ -297,7 +299,7 @@ def at_most(ratio):
 
 
 @row("null", "null store, QD 1, spinning reactor: p50", "p50_ns",
-     [at_most(2), ("<= 1 us", lambda _, v: v <= 1000)], lower=True)
+     [at_most(2), ("<= 1 us", lambda _, v: v <= 1000)])
 def _null(bench):
     base = floor("ring")["bare ring, QD 1"]
     return bench.daemon().run("null", "exist", fill="no"), base
@@ -310,7 +312,8 @@ def _mem_exist(bench):
     return bench.daemon().run("mem", "exist", qd=256, sizes="64", keys=4096), base
 
 
-@row("mem-retrieve-4K", "4 KiB Retrieve from mem, deep queue, one reactor", "per_s", [at_least(0.6)])
+@row("mem-retrieve-4K", "4 KiB Retrieve from mem, deep queue, one reactor", "per_s",
+     [at_least(0.6)])
 def _mem_4k(bench):
     base = floor("ring-copy")["bare ring + 4 KiB copy, deep"]
     return bench.daemon().run("mem", "retrieve", qd=256, sizes="4K", keys=4096), base
@@ -373,8 +376,8 @@ def local_rows():
 local_rows()
 
 
-@row("idle-qps", "1,024 idle GPU-style queue pairs beside one busy: busy p50", "p50_ns", [at_most(2)],
-     lower=True)
+@row("idle-qps", "1,024 idle GPU-style queue pairs beside one busy: busy p50", "p50_ns",
+     [at_most(2)])
 def _idle_qps(bench):
     daemon = bench.daemon()
     alone = daemon.run("mem", "exist", qd=1, sizes="64", keys=1000)
@@ -394,7 +397,7 @@ def _valkey_4k(bench):
 
 
 @row("valkey-4K-latency", "4 KiB: Retrieve p50 at QD 1 over Valkey's GET at depth 1", "p50_ns",
-     [("<= 1/20 x floor", lambda r, _: r <= 0.05)], lower=True)
+     [("<= 1/20 x floor", lambda r, _: r <= 0.05)])
 def _valkey_latency(bench):
     valkey(bench, "set", 4096, 4096, 16, 20000)
     rate, p50 = valkey(bench, "get", 4096, 4096, 1, 5000 if QUICK else 10000)
@@ -402,8 +405,8 @@ def _valkey_latency(bench):
             {"per_s": rate, "p50_ns": p50})
 
 
-@row("valkey-1M", "1 MiB: Retrieve rate over the better of Valkey's GET at pipelines 1 and 16", "per_s",
-     [at_least(5)])
+@row("valkey-1M", "1 MiB: Retrieve rate over the better of Valkey's GET at pipelines 1 and 16",
+     "per_s", [at_least(5)])
 def _valkey_1m(bench):
     valkey(bench, "set", 1 << 20, 64, 4, 300)
     results = [valkey(bench, "get", 1 << 20, 64, p, 600 if QUICK else 1000) for p in (1, 16)]
@@ -412,7 +415,7 @@ def _valkey_1m(bench):
             {"per_s": rate, "p50_ns": p50})
 
 
-# ---- Rows without a floor -------------------------------------------------------------------------
+# ---- Rows without a floor ------------------------------------------------------------------
 
 def idle_memory(bench):
     # One that has had no queue pairs yet: memory it took for earlier ones would not count again.
@@ -423,9 +426,11 @@ def idle_memory(bench):
              result["shared_bytes"] / 1024 - result["ring_bytes_per_qp"]]
     parts = ", ".join(f"{name} {part / 1024:.1f}" for name, part in
                       zip(("daemon", "client", "record"), parts))
-    return {"row": "idle-memory", "what": "memory per idle queue pair of depth 1,024 beyond the rings",
-            "gkv": f"{beyond / 1024:.1f} KiB ({parts})", "floor": "", "ratio": "", "goal": "<= 128 KiB",
-            "verdict": "PASS" if beyond <= 128 << 10 else "MISS", "detail": result}
+    return {"row": "idle-memory",
+            "what": "memory per idle queue pair of depth 1,024 beyond the rings",
+            "gkv": f"{beyond / 1024:.1f} KiB ({parts})", "floor": "", "ratio": "",
+            "goal": "<= 128 KiB", "verdict": "PASS" if beyond <= 128 << 10 else "MISS",
+            "detail": result}
 
 
 def idle_cpu(bench):
@@ -436,8 +441,8 @@ def idle_cpu(bench):
         cores.append(daemon.bench("idle", "--ns", "mem", "--qps", 1,
                                   "--time", "500ms" if QUICK else "1s")["daemon_cores"])
     share, least = 100 * statistics.median(cores), 100 * statistics.median(base)
-    return {"row": "idle-cpu", "what": "idle daemon, one GPU-style queue pair, 1 ms interval; floor: "
-            "a thread that sleeps 1 ms again and again", "gkv": f"{share:.2f} % of a core",
+    return {"row": "idle-cpu", "what": "idle daemon, one GPU-style queue pair, 1 ms interval; "
+            "floor: a thread that sleeps 1 ms again and again", "gkv": f"{share:.2f} % of a core",
             "floor": f"{least:.2f} %", "ratio": f"{share / least:.3g}", "goal": "<= 1 % of a core",
             "verdict": "PASS" if share <= 1 else "MISS", "detail": {"gkv": cores, "floor": base}}
 
@@ -445,7 +450,7 @@ def idle_cpu(bench):
 SINGLE = {"idle-memory": idle_memory, "idle-cpu": idle_cpu}
 
 
-# ---- Report ---------------------------------------------------------------------------------------
+# ---- Report --------------------------------------------------------------------------------
 
 def figure(value, unit):
     if unit.endswith("_ns"):
@@ -479,8 +484,8 @@ def run_row(bench, name):
         gkv.append(g)
         base.append(f)
         ratios.append(g[unit] / f[unit])
-        say(f"  {name} {i + 1}/{ROUNDS}: gkv {figure(g[unit], unit)}, floor {figure(f[unit], unit)}, "
-            f"ratio {ratios[-1]:.3g}")
+        say(f"  {name} {i + 1}/{ROUNDS}: gkv {figure(g[unit], unit)}, "
+            f"floor {figure(f[unit], unit)}, ratio {ratios[-1]:.3g}")
     ratio = statistics.median(ratios)
     value = statistics.median(g[unit] for g in gkv)
     passed = all(check(ratio, value) for _, check in spec["goals"])
@@ -496,16 +501,18 @@ def run_row(bench, name):
 def write_results(results):
     out = f"{BUILD}/bench"
     os.makedirs(out, exist_ok=True)
-    lines = ["| row | what | gkv | floor | ratio (range) | gkv p50 / p99 / p99.9 | floor p50 / p99 / p99.9 "
-             "| goal | |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| row | what | gkv | floor | ratio (range) | gkv p50 / p99 / p99.9 "
+             "| floor p50 / p99 / p99.9 | goal | |", "|---|---|---|---|---|---|---|---|---|"]
     for r in results:
-        if r["verdict"] == "SKIP":
-            lines.append(f"| {r['row']} | {r['what']} | | | | | | {r['goal']} | skipped: {r['why']} |")
+        if "why" in r:
+            what = "skipped" if r["verdict"] == "SKIP" else "FAILED"
+            why = r["why"].splitlines()[0]
+            lines.append(f"| {r['row']} | {r['what']} | | | | | | {r['goal']} | {what}: {why} |")
             continue
         spread = f" ({r['spread']})" if r.get("spread") else ""
-        lines.append(f"| {r['row']} | {r['what']} | {r['gkv']} | {r['floor']} | {r['ratio']}{spread} "
-                     f"| {r.get('percentiles', '')} | {r.get('floor_percentiles', '')} | {r['goal']} "
-                     f"| {r['verdict']} |")
+        lines.append(f"| {r['row']} | {r['what']} | {r['gkv']} | {r['floor']} "
+                     f"| {r['ratio']}{spread} | {r.get('percentiles', '')} "
+                     f"| {r.get('floor_percentiles', '')} | {r['goal']} | {r['verdict']} |")
     cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo", encoding="utf-8").read())
     head = (f"{cpu.group(1) if cpu else os.uname().machine}, {os.cpu_count()} processors, Linux "
             f"{os.uname().release}; {ROUNDS} alternating rounds of {SECONDS} s a row, medians.\n")
@@ -515,7 +522,7 @@ def write_results(results):
         json.dump({"machine": head.strip(), "rows": results}, file, indent=1)
     print(head)
     for r in results:
-        note = r.get("why", "") if r["verdict"] == "SKIP" else \
+        note = r["why"].splitlines()[0] if "why" in r else \
             f"{r['gkv']}{' against ' + r['floor'] if r['floor'] else ''}" \
             f"{', ratio ' + r['ratio'] if r['ratio'] else ''} (goal {r['goal']})"
         print(f"{r['verdict']:4}  {r['row']:26} {note}")
@@ -558,7 +565,7 @@ def main():
             except (RuntimeError, subprocess.TimeoutExpired, KeyError) as problem:
                 say(f"  FAILED: {problem}")
                 results.append({"row": name, "what": what, "goal": goal, "verdict": "FAIL",
-                                "gkv": "", "floor": "", "ratio": "", "why": str(problem)[:500]})
+                                "why": str(problem)[:500]})
     finally:
         problems = bench.close()
     counts = write_results(results)

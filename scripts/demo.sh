@@ -161,10 +161,12 @@ END {
 		if (k ~ /fio read.*bytes_per_s$/) r = v[k]
 	}
 	if (w != "")
-		printf "floor       fio on the same disk: write %.2f GB/s, read %.2f GB/s\n", w / 1e9, r / 1e9
+		printf "floor       fio on the same disk: write %.2f GB/s, read %.2f GB/s\n",
+			w / 1e9, r / 1e9
 	else
 		print "floor       fio is not installed: no disk floor (Debian package fio)"
-	printf "\n%-22s %10s %10s   %10s %10s   floor\n", "latency", "p50", "p99", "floor p50", "floor p99"
+	printf "\n%-22s %10s %10s   %10s %10s   floor\n", "latency", "p50", "p99", "floor p50",
+		"floor p99"
 	row("exist, batches", "exist", "bare ring, QD 1")
 	row("retrieve 512 KiB, QD 32", "retrieve", w == "" ? "" : "fio read 512 KiB, QD 32")
 	row("store 512 KiB, QD 32", "store", w == "" ? "" : "fio write 512 KiB, QD 32")

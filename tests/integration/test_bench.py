@@ -45,15 +45,17 @@ read_only = yes
 
 def bench(daemon, *args, status=0, seconds=120):
     """Runs gkv-bench (@status None: any); returns its JSON document, or stderr for status 2."""
+    path = daemon.socket if daemon else "/nonexistent"
     done = subprocess.run([os.path.join(gkvtest.BUILD, "gkv-bench"), *map(str, args)],
-                          env=dict(os.environ, GKV_SOCKET=daemon.socket if daemon else "/nonexistent"),
+                          env=dict(os.environ, GKV_SOCKET=path),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=seconds * gkvtest.SLOW, check=False)
     stderr = done.stderr.decode(errors="replace")
     if status is not None and done.returncode != status:
         raise gkvtest.TestFailure(f"gkv-bench {' '.join(map(str, args))}: exit status "
                                   f"{done.returncode}, want {status}\n"
-                                  f"{done.stdout.decode(errors='replace')[-3000:]}\n{stderr[-3000:]}")
+                                  f"{done.stdout.decode(errors='replace')[-3000:]}\n"
+                                  f"{stderr[-3000:]}")
     return stderr if status == 2 else json.loads(done.stdout)
 
 
@@ -68,6 +70,16 @@ def trace(daemon, *args, **kwargs):
 def list_keys(daemon, store):
     listing = daemon.gkvctl("list", "-n", store, "--key-format", "hex")
     return [entry["hex"] for entry in listing["keys"]]
+
+
+def get(daemon, store, key):
+    return bytearray(daemon.gkvctl("get", "-n", store, "--key-format", "hex", key, "-",
+                                   output=None))
+
+
+def put(daemon, store, key, value):
+    daemon.gkvctl("put", "-n", store, "--key-format", "hex", key, "-", stdin=bytes(value),
+                  output=None)
 
 
 def clean(result):
@@ -94,8 +106,8 @@ def run_mix(daemon, store):
     clean(result)
     gkvtest.equal(result["commands"], 4000, "commands")
     gkvtest.equal(sum(c["count"] for c in result["by_command"].values()), 4000, "sum of commands")
-    gkvtest.equal(set(result["by_command"]), {"retrieve", "store", "exist", "delete", "list", "flush"},
-                  "commands that ran")
+    gkvtest.equal(set(result["by_command"]),
+                  {"retrieve", "store", "exist", "delete", "list", "flush"}, "commands that ran")
     retrieve = result["by_command"]["retrieve"]
     gkvtest.check(0 < retrieve["p50_ns"] <= retrieve["p99_ns"] <= retrieve["p999_ns"]
                   <= retrieve["max_ns"], f"percentiles are not in order: {retrieve}")
@@ -113,8 +125,8 @@ def run_flags(daemon, store):
 
 @each_store("run: without Deletes a key that was stored is never missing")
 def run_no_miss(daemon, store):
-    result = run(daemon, "--ns", store, "--mix", "exist:1,retrieve:1", "--keys", 200, "--count", 2000,
-                 "--sizes", "100", "--qd", 32)
+    result = run(daemon, "--ns", store, "--mix", "exist:1,retrieve:1", "--keys", 200,
+                 "--count", 2000, "--sizes", "100", "--qd", 32)
     clean(result)
     gkvtest.equal(result["misses"], 0, "misses")
 
@@ -135,10 +147,10 @@ def run_overwritten(daemon, store):
     clean(run(daemon, *args))
     keys = list_keys(daemon, store)
     gkvtest.equal(len(keys), 50, "keys listed")
-    value = bytearray(daemon.gkvctl("get", "-n", store, "--key-format", "hex", keys[7], "-", output=None))
+    value = get(daemon, store, keys[7])
     gkvtest.equal(len(value), 8192, "length of a value")
     value[5000] ^= 1
-    daemon.gkvctl("put", "-n", store, "--key-format", "hex", keys[7], "-", stdin=bytes(value), output=None)
+    put(daemon, store, keys[7], value)
     result = run(daemon, *args, "--fill", "no", status=1)
     gkvtest.equal(result["errors"], 0, "errors")
     gkvtest.check(0 < result["mismatches"] < 300, f"mismatches: {result['mismatches']}")
@@ -195,14 +207,14 @@ def trace_damaged(daemon, store):
     gkvtest.check(result["mismatches"] > 50, "values of another seed passed")
     clean(trace(daemon, *args))
     keys = list_keys(daemon, store)
-    value = bytearray(daemon.gkvctl("get", "-n", store, "--key-format", "hex", keys[3], "-", output=None))
+    value = get(daemon, store, keys[3])
     value[-1] ^= 0x80
-    daemon.gkvctl("put", "-n", store, "--key-format", "hex", keys[3], "-", stdin=bytes(value), output=None)
+    put(daemon, store, keys[3], value)
     result = trace(daemon, *args, status=1)
     gkvtest.check(result["mismatches"] >= 1, "a flipped bit passed")
     gkvtest.equal(result["errors"], 0, "errors")
     # Cut short by one byte.
-    daemon.gkvctl("put", "-n", store, "--key-format", "hex", keys[4], "-", stdin=bytes(value[:-1]), output=None)
+    put(daemon, store, keys[4], value[:-1])
     result = trace(daemon, *args, status=1)
     gkvtest.check(result["mismatches"] >= 2, "a short value passed")
 
@@ -239,7 +251,8 @@ def trace_gone():
         gkvtest.check(again["gone_after_exist"] > 0, "nothing was gone")
         gkvtest.check(again["hit_blocks"] < again["blocks"], "what was gone counts as hit")
         # What follows the gap is stored again.
-        gkvtest.equal(again["stored_bytes"], (again["blocks"] - again["hit_blocks"]) * 3000, "stored")
+        gkvtest.equal(again["stored_bytes"], (again["blocks"] - again["hit_blocks"]) * 3000,
+                      "bytes stored")
     with_faults("retrieve:status=0x87:every=40", replay)
 
 
@@ -283,26 +296,28 @@ def trace_lost():
     with_faults("store:lost:every=150", replay)
 
 
-@gkvtest.named("trace: kill -9 and restart of the daemon in the middle of a replay, nothing is lost")
+@gkvtest.named("trace: kill -9 and restart of the daemon during a replay, nothing is lost")
 def trace_restart():
     config = CONFIG.replace("local.size = 512M", "local.size = 1G")
     with gkvtest.Daemon(config) as daemon:
         # Kept to the time stamps, 8 times as fast, so that it lasts however fast the disk is.
-        args = [os.path.join(gkvtest.BUILD, "gkv-bench"), "trace", FIXTURE, "-o", "json", "-q", "--ns",
-                "local", "--limit", "100", "--value-size", "200K", "--clients", "2", "--speed", "8"]
+        args = [os.path.join(gkvtest.BUILD, "gkv-bench"), "trace", FIXTURE, "-o", "json", "-q",
+                "--ns", "local", "--limit", "100", "--value-size", "200K", "--clients", "2",
+                "--speed", "8"]
         with subprocess.Popen(args, env=dict(os.environ, GKV_SOCKET=daemon.socket),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             try:
                 for _ in range(3):
                     time.sleep(0.5)
-                    gkvtest.check(process.poll() is None, "the replay ended too early to be disturbed")
+                    gkvtest.check(process.poll() is None, "the replay ended too early")
                     daemon.kill9()
                     daemon.start()
                 out, err = process.communicate(timeout=120 * gkvtest.SLOW)
             finally:
                 process.kill()
-        gkvtest.equal(process.returncode, 0, f"exit status\n{out.decode()[-1500:]}{err.decode()[-1500:]}")
+        gkvtest.equal(process.returncode, 0,
+                      f"exit status\n{out.decode()[-1500:]}{err.decode()[-1500:]}")
         result = json.loads(out)
         clean(result)
         gkvtest.equal(result["requests"], 100, "requests")
@@ -364,7 +379,8 @@ def run_plot():
         gkvtest.check(0.25 < result["seconds"] < 5 * gkvtest.SLOW, f"ran {result['seconds']} s")
         root = xml.etree.ElementTree.parse(path).getroot()
         gkvtest.equal(root.tag, "{http://www.w3.org/2000/svg}svg", "root element")
-        text = " ".join("".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text"))
+        text = " ".join("".join(e.itertext())
+                        for e in root.iter("{http://www.w3.org/2000/svg}text"))
         for word in ("retrieve: p50", "store: p50", "latency", "cumulative share"):
             gkvtest.check(word in text, f"{word!r} is not in the plot")
 
@@ -394,14 +410,14 @@ def floor():
         path = os.path.join(daemon.dir, "file")
         with open(path, "wb") as file:
             file.write(os.urandom(1 << 20))
-        result = bench(None, "floor", "--time", "20ms", "--file", path, "--sizes", "4K", "--qds", "1",
-                       "--write", "-o", "json")
+        result = bench(None, "floor", "--time", "20ms", "--file", path, "--sizes", "4K",
+                       "--qds", "1", "--write", "-o", "json")
         floors = {f["name"]: f for f in result["floors"]}
         for name in ("bare ring, QD 1", "bare ring + 4 KiB copy, QD 1", "cross-core ping-pong"):
             gkvtest.check(floors[name]["p50_ns"] > 0, f"{name}: no p50")
         for name in ("bare ring, deep", "memcpy 32 MiB"):
             gkvtest.check(floors[name]["per_s"] > 0, f"{name}: no rate")
-        gkvtest.check(0 < floors["sleep 1 ms, repeatedly"]["cores"] < 1, "sleep: no share of a core")
+        gkvtest.check(0 < floors["sleep 1 ms, repeatedly"]["cores"] < 1, "sleep: no share")
         for name in ("fio read 4 KiB, QD 1", "fio write 4 KiB, QD 1"):
             if "skipped" in floors[name]:
                 raise gkvtest.Skip(floors[name]["skipped"])

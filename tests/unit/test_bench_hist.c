@@ -165,8 +165,8 @@ static void test_zipf(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_buckets),	  cmocka_unit_test(test_quantiles),
-		cmocka_unit_test(test_sizes),	  cmocka_unit_test(test_cpus),
+		cmocka_unit_test(test_buckets), cmocka_unit_test(test_quantiles),
+		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_cpus),
 		cmocka_unit_test(test_zipf),
 	};
 

@@ -70,7 +70,8 @@ static void test_values(void **state)
 		assert_int_not_equal(value_check(buf, len, 1235, &version, &where), VALUE_OK);
 		for (size_t k = 0; k < len; k += 1 + len / 50) {
 			buf[k] ^= 1;
-			assert_int_not_equal(value_check(buf, len, 1234, &version, &where), VALUE_OK);
+			assert_int_not_equal(value_check(buf, len, 1234, &version, &where),
+					     VALUE_OK);
 			buf[k] ^= 1;
 		}
 		if (len > VALUE_HDR) {

@@ -18,8 +18,12 @@
 
 static struct layout layout_of(const char *model)
 {
-	return (struct layout){ .preset = preset_find(model), .block_tokens = 512,
-				.elem_bytes = 2, .tp = 1, .pp = 1, .rank = LAYOUT_ALL_RANKS,
+	return (struct layout){ .preset = preset_find(model),
+				.block_tokens = 512,
+				.elem_bytes = 2,
+				.tp = 1,
+				.pp = 1,
+				.rank = LAYOUT_ALL_RANKS,
 				.salt = "" };
 }
 
@@ -74,7 +78,9 @@ static void test_sharding(void **state)
 	l = layout_of("Llama-3-8B");
 	l.tp = 16;
 	check_sum(l, 128 * MIB, 16, 8 * MIB);
-	l = (struct layout){ .value_size = 12345, .block_tokens = 512, .tp = 1, .pp = 1, .salt = "" };
+	l = (struct layout){
+		.value_size = 12345, .block_tokens = 512, .tp = 1, .pp = 1, .salt = ""
+	};
 	check_sum(l, 12345, 1, 12345);
 }
 
@@ -137,9 +143,9 @@ static void test_keys_distinct(void **state)
 		uint32_t tp, pp, lpv, elem, tokens;
 		const char *salt;
 	} layouts[] = {
-		{ 1, 1, 0, 2, 512, "" },  { 2, 1, 0, 2, 512, "" }, { 1, 2, 0, 2, 512, "" },
-		{ 8, 1, 4, 2, 512, "" },  { 8, 1, 8, 2, 512, "" }, { 8, 1, 8, 1, 512, "" },
-		{ 8, 1, 8, 2, 256, "" },  { 8, 1, 8, 2, 512, "x" },
+		{ 1, 1, 0, 2, 512, "" }, { 2, 1, 0, 2, 512, "" },  { 1, 2, 0, 2, 512, "" },
+		{ 8, 1, 4, 2, 512, "" }, { 8, 1, 8, 2, 512, "" },  { 8, 1, 8, 1, 512, "" },
+		{ 8, 1, 8, 2, 256, "" }, { 8, 1, 8, 2, 512, "x" },
 	};
 	uint8_t(*keys)[16] = malloc(MAX * 16);
 	size_t n = 0;
@@ -192,12 +198,13 @@ static int load(const char *text, size_t skip, size_t limit, struct trace *t, ch
 
 static void test_parser(void **state)
 {
-	static const char text[] =
-		"{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 1]}\n"
-		"\n"
-		"{\"timestamp\": 12.5, \"hash_ids\": [0, 2, 9007199254740993], \"extra\": {\"a\": [1]}}\n"
-		"{\"hash_ids\": [], \"input_length\": 1}\n"
-		"{\"hash_ids\": [0, 1, 2]}";
+	static const char text[] = "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": "
+				   "5, \"hash_ids\": [0, 1]}\n"
+				   "\n"
+				   "{\"timestamp\": 12.5, \"hash_ids\": [0, 2, 9007199254740993], "
+				   "\"extra\": {\"a\": [1]}}\n"
+				   "{\"hash_ids\": [], \"input_length\": 1}\n"
+				   "{\"hash_ids\": [0, 1, 2]}";
 	struct trace t;
 	struct trace_ideal ideal;
 	char err[256] = "";
@@ -260,8 +267,8 @@ static void test_fixture(void **state)
 	char err[256] = "";
 
 	(void)state;
-	assert_int_equal(trace_load("tests/data/conversation-slice.jsonl", 0, 0, &t, err,
-				    sizeof(err)), 0);
+	assert_int_equal(
+		trace_load("tests/data/conversation-slice.jsonl", 0, 0, &t, err, sizeof(err)), 0);
 	assert_int_equal(t.n_reqs, 300);
 	assert_int_equal(trace_ideal(&t, &ideal), 0);
 	assert_int_equal(ideal.blocks, 7703);

@@ -37,7 +37,8 @@ static void print_text(const struct floor_report *r)
 		char p50[32] = "-", p99[32] = "-", p999[32] = "-", rate[32] = "-", bw[40] = "-";
 
 		if (x->skipped || x->failed) {
-			printf("%-34s %s: %s\n", x->name, x->skipped ? "skipped" : "FAILED", x->why);
+			printf("%-34s %s: %s\n", x->name, x->skipped ? "skipped" : "FAILED",
+			       x->why);
 			continue;
 		}
 		if (x->p50_ns > 0) {
@@ -126,8 +127,19 @@ static void parse_list(const char *arg, const char *what, uint64_t *out, size_t 
 
 int cmd_floor(int argc, char **argv)
 {
-	enum { O_CPUS = 256, O_TIME, O_DEPTH, O_SET, O_FILE, O_FSIZE, O_WRITE,
-	       O_WRITEONLY, O_SYNC, O_SIZES, O_QDS };
+	enum {
+		O_CPUS = 256,
+		O_TIME,
+		O_DEPTH,
+		O_SET,
+		O_FILE,
+		O_FSIZE,
+		O_WRITE,
+		O_WRITEONLY,
+		O_SYNC,
+		O_SIZES,
+		O_QDS
+	};
 	static const struct option longopts[] = {
 		{ "cpus", required_argument, NULL, O_CPUS },
 		{ "time", required_argument, NULL, O_TIME },
@@ -144,12 +156,19 @@ int cmd_floor(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
-	static const char *const names[] = { "ring", "ring-copy", "pingpong", "memcpy", "sleep", "fio" };
+	static const char *const names[] = { "ring",   "ring-copy", "pingpong",
+					     "memcpy", "sleep",	    "fio" };
 	static struct floor_report report;
 	struct floor_opts o = {
-		.cpu_client = -1, .cpu_server = -1, .time_ns = 1000000000u, .depth = 256,
-		.working_set = 16u << 20, .sizes = { 4096, 128u << 10, 1u << 20, 4u << 20 },
-		.n_sizes = 4, .qds = { 1, 32 }, .n_qds = 2,
+		.cpu_client = -1,
+		.cpu_server = -1,
+		.time_ns = 1000000000u,
+		.depth = 256,
+		.working_set = 16u << 20,
+		.sizes = { 4096, 128u << 10, 1u << 20, 4u << 20 },
+		.n_sizes = 4,
+		.qds = { 1, 32 },
+		.n_qds = 2,
 	};
 	unsigned int wanted = 0;
 	bool json = false, failed = false;

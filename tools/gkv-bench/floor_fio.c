@@ -104,14 +104,14 @@ static void one(const struct floor_opts *o, bool write, uint64_t bs, uint32_t qd
 		"--output-format=json", "--randrepeat=0", "--norandommap", "--fallocate=none",
 		/* Values are not zeros, nor the same block over and over. */
 		"--refill_buffers=0", "--thread", file, size, block, depth, runtime,
-		write ? "--rw=randwrite" : "--rw=randread",
-		write ? "--overwrite=1" : "--readonly", o->sync ? "--sync=dsync" : "--sync=none",
-		o->cpu_server >= 0 ? cpu : NULL, NULL
+		write ? "--rw=randwrite" : "--rw=randread", write ? "--overwrite=1" : "--readonly",
+		o->sync ? "--sync=dsync" : "--sync=none", o->cpu_server >= 0 ? cpu : NULL, NULL
 	};
-	struct floor_result *res =
-		floor_add(report, "fio %s %s, QD %" PRIu32,
-			  !write ? "read" : o->sync ? "sync write" : "write",
-			  human_bytes(text, sizeof(text), (double)bs), qd);
+	struct floor_result *res = floor_add(report, "fio %s %s, QD %" PRIu32,
+					     !write    ? "read"
+					     : o->sync ? "sync write"
+						       : "write",
+					     human_bytes(text, sizeof(text), (double)bs), qd);
 	char *out;
 	int status = 0;
 
@@ -157,7 +157,8 @@ void floor_fio(const struct floor_opts *o, struct floor_report *report)
 	if (stat(o->file, &st) || !S_ISREG(st.st_mode) || !st.st_size) {
 		res = floor_add(report, "fio");
 		res->failed = true;
-		snprintf(res->why, sizeof(res->why), "%.100s: no regular file with data in it", o->file);
+		snprintf(res->why, sizeof(res->why), "%.100s: no regular file with data in it",
+			 o->file);
 		return;
 	}
 	for (int write = o->write_only; write <= o->write; write++)

@@ -19,7 +19,7 @@
 #include "hist.h"
 #include "util.h"
 
-#define STOP	UINT32_MAX	/* doorbell value that ends the server */
+#define STOP UINT32_MAX /* doorbell value that ends the server */
 
 struct sqe {
 	uint64_t dw[8];
@@ -27,9 +27,9 @@ struct sqe {
 
 struct cqe {
 	uint64_t lo;
-	uint64_t hi;			/* sqhd, cid, status: bit 48 is the phase */
+	uint64_t hi; /* sqhd, cid, status: bit 48 is the phase */
 };
-#define PHASE	(1ull << 48)
+#define PHASE (1ull << 48)
 
 struct ring {
 	struct {
@@ -38,7 +38,7 @@ struct ring {
 	} db __attribute__((aligned(64)));
 	struct cqe cq[4096] __attribute__((aligned(64)));
 	struct sqe sq[4096] __attribute__((aligned(64)));
-	uint8_t data[] __attribute__((aligned(4096)));	/* a value's room per entry */
+	uint8_t data[] __attribute__((aligned(4096))); /* a value's room per entry */
 };
 
 struct ctx {
@@ -46,7 +46,7 @@ struct ctx {
 	size_t map_len;
 	uint32_t depth;
 	uint32_t copy_len;
-	uint8_t *values;		/* server's own copy source */
+	uint8_t *values; /* server's own copy source */
 	uint64_t n_values;
 	/* Client side. */
 	uint32_t tail;

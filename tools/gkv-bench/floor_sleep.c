@@ -34,7 +34,8 @@ void floor_sleep(const struct floor_opts *o, struct floor_report *report)
 	cpu = own_cpu_time();
 	if (!cpu) {
 		res->skipped = true;
-		snprintf(res->why, sizeof(res->why), "this kernel has no /proc/thread-self/schedstat");
+		snprintf(res->why, sizeof(res->why),
+			 "this kernel has no /proc/thread-self/schedstat");
 		return;
 	}
 	start = now_ns();

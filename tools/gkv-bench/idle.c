@@ -151,8 +151,9 @@ static void exercise(struct target *t, struct gkv_qp *qp, uint32_t depth)
 		if (n > gkv_qp_room(qp))
 			n = gkv_qp_room(qp);
 		for (uint32_t i = 0; i < n; i++)
-			cmds[i] = (struct gkv_cmd){ .opcode = GKV_EXIST, .nsid = t->ns.nsid,
-						    .key_len = 4, .key = "idle" };
+			cmds[i] = (struct gkv_cmd){
+				.opcode = GKV_EXIST, .nsid = t->ns.nsid, .key_len = 4, .key = "idle"
+			};
 		if (n && gkv_submit(qp, cmds, n) != (int)n)
 			die("idle: submit: %s", gkv_error());
 		sent += n;
@@ -267,18 +268,20 @@ int cmd_idle(int argc, char **argv)
 	} else {
 		char a[32], b[32], c[32], d[32], e[32];
 
-		printf("%" PRIu64 " idle %s queue pair%s of depth %" PRIu64 ", poll interval %s\n", qps,
-		       host ? "host" : "polled", qps == 1 ? "" : "s", depth,
+		printf("%" PRIu64 " idle %s queue pair%s of depth %" PRIu64 ", poll interval %s\n",
+		       qps, host ? "host" : "polled", qps == 1 ? "" : "s", depth,
 		       human_ns(a, sizeof(a), (double)t.limits.poll_interval_ns));
 		printf("daemon: %.2f %% of a core\n", 100.0 * (double)cpu / (double)spent);
 		if (qps > 1)
-			printf("memory per queue pair beyond rings of %s: %s (daemon %s, client %s, "
+			printf("memory per queue pair beyond rings of %s: %s (daemon %s, client "
+			       "%s, "
 			       "record and doorbells %s)\n",
 			       human_bytes(a, sizeof(a), (double)rings),
 			       human_bytes(b, sizeof(b), (double)beyond),
 			       human_bytes(c, sizeof(c), (double)anon_daemon / (double)qps),
 			       human_bytes(d, sizeof(d), (double)anon_client / (double)qps),
-			       human_bytes(e, sizeof(e), (double)memfd / (double)qps - (double)rings));
+			       human_bytes(e, sizeof(e),
+					   (double)memfd / (double)qps - (double)rings));
 	}
 	target_close(&t);
 	return 0;

@@ -17,8 +17,8 @@ void keydist_init(struct keydist *d, uint64_t keys, double theta)
 		d->zetan += pow((double)i, -theta);
 	d->half_pow = 1 + pow(0.5, theta);
 	d->alpha = 1 / (1 - theta);
-	d->eta = keys > 2 ? (1 - pow(2.0 / (double)keys, 1 - theta)) / (1 - d->half_pow / d->zetan) :
-			    1;
+	d->eta = keys > 2 ? (1 - pow(2.0 / (double)keys, 1 - theta)) / (1 - d->half_pow / d->zetan)
+			  : 1;
 }
 
 uint64_t keydist_zipf(const struct keydist *d, uint64_t r)

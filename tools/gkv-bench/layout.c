@@ -10,12 +10,18 @@
 #include "util.h"
 
 const struct preset presets[] = {
-	{ "Llama-3-8B", 32, 8, 128, 0 },     { "Llama-3-70B", 80, 8, 128, 0 },
-	{ "Llama-3.1-405B", 126, 8, 128, 0 }, { "Llama-3.2-1B", 16, 8, 64, 0 },
-	{ "Llama-3.2-3B", 28, 8, 128, 0 },   { "Mistral-7B", 32, 8, 128, 0 },
-	{ "Mixtral-8x7B", 32, 8, 128, 0 },   { "Qwen2.5-7B", 28, 4, 128, 0 },
-	{ "Qwen2.5-14B", 48, 8, 128, 0 },    { "Qwen2.5-32B", 64, 8, 128, 0 },
-	{ "Qwen2.5-72B", 80, 8, 128, 0 },    { "Qwen3-8B", 36, 8, 128, 0 },
+	{ "Llama-3-8B", 32, 8, 128, 0 },
+	{ "Llama-3-70B", 80, 8, 128, 0 },
+	{ "Llama-3.1-405B", 126, 8, 128, 0 },
+	{ "Llama-3.2-1B", 16, 8, 64, 0 },
+	{ "Llama-3.2-3B", 28, 8, 128, 0 },
+	{ "Mistral-7B", 32, 8, 128, 0 },
+	{ "Mixtral-8x7B", 32, 8, 128, 0 },
+	{ "Qwen2.5-7B", 28, 4, 128, 0 },
+	{ "Qwen2.5-14B", 48, 8, 128, 0 },
+	{ "Qwen2.5-32B", 64, 8, 128, 0 },
+	{ "Qwen2.5-72B", 80, 8, 128, 0 },
+	{ "Qwen3-8B", 36, 8, 128, 0 },
 	{ "Qwen3-32B", 64, 8, 128, 0 },
 	/* Multi-head latent attention: 512 compressed + 64 rotary elements, on every rank. */
 	{ "DeepSeek-V3", 61, 1, 0, 576 },
@@ -46,9 +52,8 @@ uint64_t preset_token_bytes(const struct preset *p, uint32_t elem_bytes)
 	return p->layers * layer_bytes(p, elem_bytes, 1);
 }
 
-#define FNV128_BASIS \
-	(((unsigned __int128)0x6c62272e07bb0142u << 64) | 0x62b821756295c58du)
-#define FNV128_PRIME	(((unsigned __int128)1 << 88) | 0x13b)
+#define FNV128_BASIS (((unsigned __int128)0x6c62272e07bb0142u << 64) | 0x62b821756295c58du)
+#define FNV128_PRIME (((unsigned __int128)1 << 88) | 0x13b)
 
 static unsigned __int128 fnv128(unsigned __int128 h, const char *text)
 {
@@ -119,7 +124,8 @@ int layout_shards(const struct layout *l, struct shard **shards, char *err, size
 	}
 	if (!p->latent && (l->tp <= p->kv_heads ? p->kv_heads % l->tp : l->tp % p->kv_heads)) {
 		snprintf(err, err_len,
-			 "%s has %" PRIu32 " KV heads: --tp must divide them or be a multiple of them",
+			 "%s has %" PRIu32
+			 " KV heads: --tp must divide them or be a multiple of them",
 			 p->name, p->kv_heads);
 		return -1;
 	}

@@ -40,7 +40,7 @@ void json_add_int(struct json_object *o, const char *name, long long v)
 void json_print(struct json_object *doc)
 {
 	puts(json_object_to_json_string_ext(doc, JSON_C_TO_STRING_PRETTY |
-						    JSON_C_TO_STRING_NOSLASHESCAPE));
+							 JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
 static const struct {

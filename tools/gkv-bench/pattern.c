@@ -11,8 +11,8 @@
 
 /* Two words at a time: the widest vector that every 64-bit target has. */
 typedef uint64_t vec __attribute__((vector_size(16)));
-#define VEC_WORDS	2u
-#define UNROLL		4u
+#define VEC_WORDS 2u
+#define UNROLL 4u
 
 static vec vec_start(uint64_t seed)
 {

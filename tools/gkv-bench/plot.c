@@ -8,16 +8,16 @@
 
 #include "util.h"
 
-#define WIDTH		960
-#define LEFT		84
-#define RIGHT		936
-#define TOP_A		112	/* histogram */
-#define BOTTOM_A	312
-#define TOP_B		348	/* cumulative */
-#define BOTTOM_B	548
-#define HEIGHT		612
-#define BINS_PER_DECADE	24
-#define MAX_SERIES	8
+#define WIDTH 960
+#define LEFT 84
+#define RIGHT 936
+#define TOP_A 112 /* histogram */
+#define BOTTOM_A 312
+#define TOP_B 348 /* cumulative */
+#define BOTTOM_B 548
+#define HEIGHT 612
+#define BINS_PER_DECADE 24
+#define MAX_SERIES 8
 
 /* Distinguishable without colour vision, dark enough on white. */
 static const char *const colours[MAX_SERIES] = { "#2166ac", "#d95f02", "#1b7837", "#c51b7d",
@@ -25,7 +25,7 @@ static const char *const colours[MAX_SERIES] = { "#2166ac", "#d95f02", "#1b7837"
 
 struct plot {
 	FILE *f;
-	double lo;			/* log10 of ns at the left edge */
+	double lo; /* log10 of ns at the left edge */
 	double hi;
 };
 
@@ -70,9 +70,8 @@ static void text(const struct plot *p, double x, double y, const char *attrs, co
 static void line(const struct plot *p, double x1, double y1, double x2, double y2,
 		 const char *colour)
 {
-	fprintf(p->f,
-		"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1,
-		x2, y2, colour);
+	fprintf(p->f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1,
+		y1, x2, y2, colour);
 }
 
 static void tick_name(char *buf, size_t n, double ns)
@@ -123,8 +122,8 @@ static double bins_of(const struct plot *p, const struct plot_series *s, double 
 
 		if (!s->hist->bucket[i])
 			continue;
-		ns = ((double)hist_low(i) + (double)hist_low(i + 1 < HIST_BUCKETS ? i + 1 : i)) / 2 *
-		     s->ns_per_unit;
+		ns = ((double)hist_low(i) + (double)hist_low(i + 1 < HIST_BUCKETS ? i + 1 : i)) /
+		     2 * s->ns_per_unit;
 		at = (log10(ns < 1e-3 ? 1e-3 : ns) - p->lo) * BINS_PER_DECADE;
 		b = at < 0 ? 0 : at >= n ? n - 1 : (int)at;
 		bins[b] += (double)s->hist->bucket[i] / (double)s->hist->count;
@@ -134,7 +133,7 @@ static double bins_of(const struct plot *p, const struct plot_series *s, double 
 	return top;
 }
 
-#define MAX_BINS	(20 * BINS_PER_DECADE)
+#define MAX_BINS (20 * BINS_PER_DECADE)
 
 static void histogram(const struct plot *p, const struct plot_series *const *s, size_t n)
 {
@@ -157,7 +156,8 @@ static void histogram(const struct plot *p, const struct plot_series *const *s, 
 	}
 	for (size_t i = 0; i < n; i++) {
 		fprintf(p->f,
-			"<path fill=\"%s\" fill-opacity=\"0.16\" stroke=\"%s\" stroke-width=\"1.5\" d=\"M%d %d",
+			"<path fill=\"%s\" fill-opacity=\"0.16\" stroke=\"%s\" "
+			"stroke-width=\"1.5\" d=\"M%d %d",
 			colours[i], colours[i], LEFT, BOTTOM_A);
 		for (int b = 0; b < nb; b++) {
 			double y = BOTTOM_A - (BOTTOM_A - TOP_A) * bins[i][b] / top;
@@ -191,7 +191,8 @@ static void cumulative(const struct plot *p, const struct plot_series *s, const 
 	fputs("\"/>\n", p->f);
 	for (size_t m = 0; m < ARRAY_SIZE(marks); m++)
 		fprintf(p->f,
-			"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#fff\" stroke=\"%s\" stroke-width=\"2\"/>\n",
+			"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#fff\" stroke=\"%s\" "
+			"stroke-width=\"2\"/>\n",
 			x_of(p, (double)hist_quantile(s->hist, marks[m]) * s->ns_per_unit),
 			BOTTOM_B - (BOTTOM_B - TOP_B) * marks[m], colour);
 }
@@ -202,8 +203,9 @@ static void legend(const struct plot *p, const struct plot_series *const *s, siz
 		double x = LEFT + (double)(i % 2) * 430, y = 72 + (double)(i / 2) * 18;
 		char label[160], p50[32], p99[32], p999[32];
 
-		fprintf(p->f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"10\" fill=\"%s\"/>\n",
-			x, y - 9, colours[i]);
+		fprintf(p->f,
+			"<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"10\" fill=\"%s\"/>\n", x,
+			y - 9, colours[i]);
 		snprintf(label, sizeof(label), "%s: p50 %s, p99 %s, p99.9 %s", s[i]->name,
 			 human_ns(p50, sizeof(p50),
 				  (double)hist_quantile(s[i]->hist, 0.5) * s[i]->ns_per_unit),
@@ -221,9 +223,12 @@ static void draw(struct plot *p, const char *title, const char *subtitle,
 	double shift = n > 4 ? 18.0 * (double)((n - 3) / 2) : 0;
 
 	fprintf(p->f,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n"
-		"<style>text{font-family:'DejaVu Sans',Helvetica,Arial,sans-serif;font-size:13px;fill:#222}"
-		".title{font-size:18px;font-weight:bold}.sub{fill:#555}.tick{font-size:12px;fill:#444}</style>\n"
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+		"viewBox=\"0 0 %d %.0f\">\n"
+		"<style>text{font-family:'DejaVu "
+		"Sans',Helvetica,Arial,sans-serif;font-size:13px;fill:#222}"
+		".title{font-size:18px;font-weight:bold}.sub{fill:#555}.tick{font-size:12px;fill:#"
+		"444}</style>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
 		WIDTH, HEIGHT + shift, WIDTH, HEIGHT + shift);
 	text(p, LEFT, 28, "class=\"title\"", title);
@@ -248,7 +253,8 @@ static void draw(struct plot *p, const char *title, const char *subtitle,
 		line(p, LEFT, bottom, RIGHT, bottom, "#444");
 		line(p, LEFT, top, LEFT, bottom, "#444");
 		fprintf(p->f,
-			"<text transform=\"translate(24 %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
+			"<text transform=\"translate(24 %d) rotate(-90)\" "
+			"text-anchor=\"middle\">%s</text>\n",
 			(top + bottom) / 2, i ? "cumulative share" : "share of commands");
 	}
 	text(p, RIGHT, BOTTOM_B - 8, "text-anchor=\"end\" class=\"tick\"",

@@ -15,8 +15,8 @@
 #include "pattern.h"
 #include "util.h"
 
-#define MAX_BATCH	64
-#define MAX_TRIES	8
+#define MAX_BATCH 64
+#define MAX_TRIES 8
 
 static const uint8_t opcodes[N_STEPS] = { GKV_EXIST, GKV_RETRIEVE, GKV_STORE };
 

@@ -33,7 +33,7 @@ static const char usage[] =
 	"                       QD 32, else 1)\n"
 	"  --time T             duration (default 5s)\n"
 	"  --count N            stop after N commands instead\n"
-	"  --fill yes|no        store every key first (default: yes when the mix reads or deletes)\n"
+	"  --fill yes|no        store every key first (default: if the mix reads or deletes)\n"
 	"  --verify on|off      stored values are patterns, retrieved ones are compared byte by\n"
 	"                       byte (default on)\n"
 	"  --seed N             seed of the patterns (default 1)\n"
@@ -87,7 +87,8 @@ static void parse_mix(struct run_cfg *c, const char *arg)
 			if (!strcmp(t, kind_names[k]))
 				break;
 		if (k == N_KINDS)
-			die("run: --mix: %s: not one of retrieve, store, exist, delete, list, flush",
+			die("run: --mix: %s: not one of retrieve, store, exist, delete, list, "
+			    "flush",
 			    t);
 		c->weight[k] += weight;
 	}
@@ -111,7 +112,8 @@ static void parse_sizes(struct run_cfg *c, const char *arg)
 	} else {
 		for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save))
 			if (c->n_sizes == MAX_SIZES || parse_size(t, &c->size[c->n_sizes++]))
-				die("run: --sizes %s: not a list of at most %d sizes", arg, MAX_SIZES);
+				die("run: --sizes %s: not a list of at most %d sizes", arg,
+				    MAX_SIZES);
 	}
 	if (!c->n_sizes)
 		die("run: --sizes: no size given");
@@ -147,9 +149,31 @@ static void parse_dist(struct run_cfg *c, const char *arg)
 static bool parse_args(struct run_cfg *c, int argc, char **argv)
 {
 	enum {
-		O_SOCKET = 256, O_NS, O_MIX, O_SIZES, O_KEYS, O_DIST, O_QD, O_QPS, O_THREADS,
-		O_BATCH, O_TIME, O_COUNT, O_FILL, O_VERIFY, O_SEED, O_PRP, O_CSUM, O_POLLED,
-		O_SPIN, O_IDLEQPS, O_IDLEDEPTH, O_TIMEOUT, O_LISTLEN, O_CPUS, O_PLOT,
+		O_SOCKET = 256,
+		O_NS,
+		O_MIX,
+		O_SIZES,
+		O_KEYS,
+		O_DIST,
+		O_QD,
+		O_QPS,
+		O_THREADS,
+		O_BATCH,
+		O_TIME,
+		O_COUNT,
+		O_FILL,
+		O_VERIFY,
+		O_SEED,
+		O_PRP,
+		O_CSUM,
+		O_POLLED,
+		O_SPIN,
+		O_IDLEQPS,
+		O_IDLEDEPTH,
+		O_TIMEOUT,
+		O_LISTLEN,
+		O_CPUS,
+		O_PLOT,
 	};
 	static const struct option longopts[] = {
 		{ "socket", required_argument, NULL, O_SOCKET },
@@ -187,8 +211,14 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 	uint64_t v;
 	int opt;
 
-	*c = (struct run_cfg){ .qd = 1, .threads = 1, .time_ns = 5000000000u, .keys = 10000,
-			       .seed = 1, .verify = true, .list_len = 4096, .idle_depth = 1024 };
+	*c = (struct run_cfg){ .qd = 1,
+			       .threads = 1,
+			       .time_ns = 5000000000u,
+			       .keys = 10000,
+			       .seed = 1,
+			       .verify = true,
+			       .list_len = 4096,
+			       .idle_depth = 1024 };
 	parse_mix(c, "retrieve");
 	parse_sizes(c, "4K");
 	while ((opt = getopt_long(argc, argv, "o:qh", longopts, NULL)) != -1) {
@@ -344,11 +374,13 @@ static void set_up(struct run *r)
 		len = c->list_len;
 	r->stride = (len + 4095) & ~4095ull;
 	target_open(&r->target, c->socket, c->ns, c->qps + c->idle_qps);
-	target_check(&r->target, &(struct demand){
-		.value_max = values ? c->size_max : 0, .memory = r->stride * c->qd * c->qps,
-		.qd = c->idle_qps && c->idle_depth > c->qd ? c->idle_depth - 1 : c->qd,
-		.qps = c->qps + c->idle_qps,
-		.writes = c->fill || c->weight[K_STORE] || c->weight[K_DELETE] });
+	target_check(&r->target,
+		     &(struct demand){
+			     .value_max = values ? c->size_max : 0,
+			     .memory = r->stride * c->qd * c->qps,
+			     .qd = c->idle_qps && c->idle_depth > c->qd ? c->idle_depth - 1 : c->qd,
+			     .qps = c->qps + c->idle_qps,
+			     .writes = c->fill || c->weight[K_STORE] || c->weight[K_DELETE] });
 	if (r->target.ns.key_max < 16)
 		die("namespace %s takes keys of at most %" PRIu32 " bytes; the benchmark's have 16",
 		    r->target.ns.name, r->target.ns.key_max);

@@ -57,7 +57,7 @@ struct run_cfg {
 /* One queue pair and its buffers. */
 struct lane {
 	struct gkv_qp *qp;
-	uint8_t *buf;			/* qd buffers of stride bytes, registered; NULL: none needed */
+	uint8_t *buf;			/* qd registered buffers of stride bytes; NULL: none */
 	struct slot *slots;
 	uint32_t *free_slots;
 	uint32_t n_free;

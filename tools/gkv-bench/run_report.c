@@ -54,14 +54,16 @@ static void print_text(const struct run *r, const struct totals *t)
 
 	printf("namespace %s: %s, %s values, %" PRIu64 " keys, %s, QD %" PRIu32 " x %" PRIu32
 	       " queue pairs, %" PRIu32 " threads, verify %s\n",
-	       r->target.ns.name, c->mix_text, c->sizes_text, c->keys, c->theta > 0 ? "zipf" : "uniform",
-	       c->qd, c->qps, c->threads, c->verify ? "on" : "off");
+	       r->target.ns.name, c->mix_text, c->sizes_text, c->keys,
+	       c->theta > 0 ? "zipf" : "uniform", c->qd, c->qps, c->threads,
+	       c->verify ? "on" : "off");
 	printf("set-up: connect %s, register memory %s, queue pairs %s\n",
 	       human_ns(a, sizeof(a), (double)r->target.connect_ns),
 	       human_ns(b, sizeof(b), (double)r->target.register_ns),
 	       human_ns(d, sizeof(d), (double)r->target.qp_ns));
 	if (c->fill)
-		printf("fill: %s in %s, %.2f GB/s\n", human_bytes(a, sizeof(a), (double)r->fill_bytes),
+		printf("fill: %s in %s, %.2f GB/s\n",
+		       human_bytes(a, sizeof(a), (double)r->fill_bytes),
 		       human_ns(b, sizeof(b), (double)r->fill_ns),
 		       (double)r->fill_bytes / (double)r->fill_ns);
 	printf("\n%-9s %12s %10s %12s %10s %10s %10s %10s\n", "command", "count", "per s",
@@ -74,10 +76,12 @@ static void print_text(const struct run *r, const struct totals *t)
 		snprintf(bw, sizeof(bw), "-");
 		if (t->bytes[k])
 			snprintf(bw, sizeof(bw), "%.3f GB/s", (double)t->bytes[k] / 1e9 / seconds);
-		printf("%-9s %12" PRIu64 " %10s %12s %10s %10s %10s %10s\n", kind_names[k], h->count,
-		       human_count(a, sizeof(a), (double)h->count / seconds), bw,
-		       human_ns(b, sizeof(b), ns_at(h, 0.5)), human_ns(d, sizeof(d), ns_at(h, 0.99)),
-		       human_ns(e, sizeof(e), ns_at(h, 0.999)), human_ns(f, sizeof(f), ns_at(h, 1)));
+		printf("%-9s %12" PRIu64 " %10s %12s %10s %10s %10s %10s\n", kind_names[k],
+		       h->count, human_count(a, sizeof(a), (double)h->count / seconds), bw,
+		       human_ns(b, sizeof(b), ns_at(h, 0.5)),
+		       human_ns(d, sizeof(d), ns_at(h, 0.99)),
+		       human_ns(e, sizeof(e), ns_at(h, 0.999)),
+		       human_ns(f, sizeof(f), ns_at(h, 1)));
 	}
 	printf("\ntotal %" PRIu64 " commands in %s, %s/s; misses %" PRIu64 "\n", t->commands,
 	       human_ns(a, sizeof(a), (double)r->run_ns),
@@ -112,7 +116,8 @@ static void print_json(const struct run *r, const struct totals *t)
 	json_object_object_add(o, "verify", json_object_new_boolean(c->verify));
 	json_object_object_add(o, "csum", json_object_new_boolean(!!(c->qp_flags & GKV_QP_CSUM)));
 	json_object_object_add(o, "prp", json_object_new_boolean(!!(c->qp_flags & GKV_QP_PRP)));
-	json_object_object_add(o, "polled", json_object_new_boolean(!!(c->qp_flags & GKV_QP_POLLED)));
+	json_object_object_add(o, "polled",
+			       json_object_new_boolean(!!(c->qp_flags & GKV_QP_POLLED)));
 	o = json_object_new_object();
 	json_object_object_add(doc, "setup", o);
 	json_add_int(o, "connect_ns", (long long)r->target.connect_ns);

@@ -44,7 +44,8 @@ void target_check(const struct target *t, const struct demand *d)
 		    human_bytes(a, sizeof(a), (double)d->value_max), d->value_max, t->ns.name,
 		    human_bytes(b, sizeof(b), t->ns.value_max), t->ns.value_max);
 	if (d->qd + 1 > t->limits.max_depth)
-		die("queue depth %" PRIu32 " needs %" PRIu32 " entries; the daemon's limit is %" PRIu32,
+		die("queue depth %" PRIu32 " needs %" PRIu32
+		    " entries; the daemon's limit is %" PRIu32,
 		    d->qd, d->qd + 1, t->limits.max_depth);
 	if (d->qps > t->limits.max_qps)
 		die("%" PRIu32 " queue pairs; the daemon's limit for a session is %" PRIu32, d->qps,
@@ -55,7 +56,8 @@ void target_check(const struct target *t, const struct demand *d)
 		    human_bytes(a, sizeof(a), (double)d->memory),
 		    human_bytes(b, sizeof(b), (double)t->limits.max_region_bytes));
 	if (d->writes && (t->ns.flags & GKV_NS_RDONLY))
-		die("namespace %s is read-only for this user; the benchmark would store", t->ns.name);
+		die("namespace %s is read-only for this user; the benchmark would store",
+		    t->ns.name);
 }
 
 struct gkv_mem *target_mem(struct target *t, uint64_t len)
@@ -75,7 +77,10 @@ struct gkv_mem *target_mem(struct target *t, uint64_t len)
 struct gkv_qp *target_qp(struct target *t, uint32_t qd, uint32_t flags, uint64_t timeout_ns)
 {
 	struct gkv_qp_opts opts = {
-		.size = sizeof(opts), .depth = qd + 1, .flags = flags, .timeout_ns = timeout_ns,
+		.size = sizeof(opts),
+		.depth = qd + 1,
+		.flags = flags,
+		.timeout_ns = timeout_ns,
 	};
 	uint64_t start = now_ns();
 	struct gkv_qp *qp;

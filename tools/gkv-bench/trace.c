@@ -14,14 +14,15 @@
 #include "util.h"
 
 /* Registered memory per client when the queue depth is not given. */
-#define DEFAULT_MEMORY	(256ull << 20)
+#define DEFAULT_MEMORY (256ull << 20)
 
 static const char usage[] =
 	"usage: gkv-bench trace FILE [options]\n"
 	"\n"
 	"Replays a Mooncake request trace (JSON lines with hash_ids): for each request Exist on\n"
 	"its blocks, Retrieve of the stored prefix, Store of the rest, every byte verified.\n"
-	"  --model NAME         KV-cache size by model preset (default Llama-3-8B; list: --models)\n"
+	"  --model NAME         KV-cache size by model preset (default Llama-3-8B; list: "
+	"--models)\n"
 	"  --tp N, --pp N       tensor and pipeline parallel ranks (default 1)\n"
 	"  --rank R|all         replay one rank of tp x pp, or all (default all)\n"
 	"  --layers-per-value N cut a rank's block into values of N layers (default: all layers)\n"
@@ -63,16 +64,40 @@ static void list_models(void)
 		printf("%-16s %7" PRIu32 " %9" PRIu32 " %9" PRIu32 " %14s %16s%s\n", p->name,
 		       p->layers, p->kv_heads, p->latent ? p->latent : p->head_dim,
 		       human_bytes(a, sizeof(a), (double)bytes),
-		       human_bytes(b, sizeof(b), 512.0 * (double)bytes), p->latent ? "  (MLA)" : "");
+		       human_bytes(b, sizeof(b), 512.0 * (double)bytes),
+		       p->latent ? "  (MLA)" : "");
 	}
 }
 
 static bool parse_args(struct options *o, struct replay *r, int argc, char **argv)
 {
 	enum {
-		O_MODEL = 256, O_MODELS, O_TP, O_PP, O_RANK, O_LPV, O_ELEM, O_TOKENS, O_VSIZE,
-		O_SALT, O_SKIP, O_LIMIT, O_CLIENTS, O_QD, O_SPEED, O_VERIFY, O_SEED, O_SOCKET,
-		O_NS, O_CPUS, O_TIMEOUT, O_PRP, O_CSUM, O_POLLED, O_PLOT, O_DRY,
+		O_MODEL = 256,
+		O_MODELS,
+		O_TP,
+		O_PP,
+		O_RANK,
+		O_LPV,
+		O_ELEM,
+		O_TOKENS,
+		O_VSIZE,
+		O_SALT,
+		O_SKIP,
+		O_LIMIT,
+		O_CLIENTS,
+		O_QD,
+		O_SPEED,
+		O_VERIFY,
+		O_SEED,
+		O_SOCKET,
+		O_NS,
+		O_CPUS,
+		O_TIMEOUT,
+		O_PRP,
+		O_CSUM,
+		O_POLLED,
+		O_PLOT,
+		O_DRY,
 	};
 	static const struct option longopts[] = {
 		{ "model", required_argument, NULL, O_MODEL },
@@ -110,9 +135,13 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 	char *end;
 	int opt;
 
-	*o = (struct options){ .clients = 1, .layout = { .block_tokens = 512, .elem_bytes = 2,
-							 .tp = 1, .pp = 1, .salt = "",
-							 .rank = LAYOUT_ALL_RANKS } };
+	*o = (struct options){ .clients = 1,
+			       .layout = { .block_tokens = 512,
+					   .elem_bytes = 2,
+					   .tp = 1,
+					   .pp = 1,
+					   .salt = "",
+					   .rank = LAYOUT_ALL_RANKS } };
 	o->layout.preset = preset_find("Llama-3-8B");
 	r->verify = true;
 	r->seed = 1;
@@ -121,7 +150,8 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 		case O_MODEL:
 			o->layout.preset = preset_find(optarg);
 			if (!o->layout.preset)
-				die("trace: --model %s: no such preset (list: gkv-bench trace --models)",
+				die("trace: --model %s: no such preset (list: gkv-bench trace "
+				    "--models)",
 				    optarg);
 			break;
 		case O_MODELS:
@@ -313,9 +343,11 @@ static void open_first(const struct options *o, struct replay *r, struct client 
 
 		r->qd = fit < 1 ? 1 : fit > 32 ? 32 : (uint32_t)fit;
 	}
-	target_check(&c->target, &(struct demand){
-		.value_max = r->value_max, .memory = r->stride * r->qd, .qd = r->qd, .qps = 1,
-		.writes = true });
+	target_check(&c->target, &(struct demand){ .value_max = r->value_max,
+						   .memory = r->stride * r->qd,
+						   .qd = r->qd,
+						   .qps = 1,
+						   .writes = true });
 	if (c->target.ns.key_max < 16)
 		die("namespace %s takes keys of at most %" PRIu32 " bytes; the trace's have 16",
 		    c->target.ns.name, c->target.ns.key_max);

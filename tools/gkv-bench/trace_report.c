@@ -24,7 +24,7 @@ struct result {
 	uint64_t register_ns;
 	uint64_t qp_ns;
 	double seconds;
-	bool complete;			/* every request was replayed */
+	bool complete; /* every request was replayed */
 };
 
 struct sums replay_sums(struct client *clients, uint32_t n)
@@ -65,8 +65,8 @@ void trace_describe(FILE *f, const struct options *o, const struct replay *r)
 		fputs("all ranks", f);
 	else
 		fprintf(f, "rank %" PRId32, l->rank);
-	fprintf(f, ": a block of %" PRIu32 " tokens is %" PRIu32 " value%s of %s%s", l->block_tokens,
-		r->n_shards, r->n_shards == 1 ? "" : "s",
+	fprintf(f, ": a block of %" PRIu32 " tokens is %" PRIu32 " value%s of %s%s",
+		l->block_tokens, r->n_shards, r->n_shards == 1 ? "" : "s",
 		block_bytes(r) == r->value_max * r->n_shards ? "" : "up to ",
 		human_bytes(a, sizeof(a), (double)r->value_max));
 	if (r->n_shards > 1)
@@ -126,8 +126,8 @@ static void print_text(const struct options *o, const struct replay *r,
 	const uint64_t bytes[N_STEPS] = { 0, x->sums.retrieved, x->sums.stored };
 	char a[32], b[32], c[32], d[32], bw[40];
 
-	printf("requests      %" PRIu64 " of %zu in %.2f s (%.1f/s), %" PRIu32 " client%s, QD %" PRIu32
-	       "\n",
+	printf("requests      %" PRIu64 " of %zu in %.2f s (%.1f/s), %" PRIu32
+	       " client%s, QD %" PRIu32 "\n",
 	       x->sums.requests, r->trace.n_reqs, x->seconds, (double)x->sums.requests / x->seconds,
 	       o->clients, o->clients == 1 ? "" : "s", r->qd);
 	printf("set-up        connect %s, register memory %s, queue pairs %s\n",
@@ -153,8 +153,10 @@ static void print_text(const struct options *o, const struct replay *r,
 		if (bytes[s])
 			snprintf(bw, sizeof(bw), "%.2f GB/s", (double)bytes[s] / 1e9 / x->seconds);
 		printf("%-9s %10" PRIu64 " %12s %10s %10s %10s %10s\n", step_names[s], h->count, bw,
-		       human_ns(a, sizeof(a), ns_at(h, 0.5)), human_ns(b, sizeof(b), ns_at(h, 0.99)),
-		       human_ns(c, sizeof(c), ns_at(h, 0.999)), human_ns(d, sizeof(d), ns_at(h, 1)));
+		       human_ns(a, sizeof(a), ns_at(h, 0.5)),
+		       human_ns(b, sizeof(b), ns_at(h, 0.99)),
+		       human_ns(c, sizeof(c), ns_at(h, 0.999)),
+		       human_ns(d, sizeof(d), ns_at(h, 1)));
 	}
 	printf("\nmismatches %" PRIu64 ", errors %" PRIu64 ", retries %" PRIu64
 	       ", gone between Exist and Retrieve %" PRIu64 "\n",
@@ -178,8 +180,9 @@ static void print_json(const struct options *o, const struct replay *r,
 	json_add_double(obj, "ideal_hit_ratio", share(ideal->hits, ideal->blocks) / 100);
 	obj = json_object_new_object();
 	json_object_object_add(doc, "layout", obj);
-	json_object_object_add(obj, "model", o->layout.preset ?
-				     json_object_new_string(o->layout.preset->name) : NULL);
+	json_object_object_add(obj, "model",
+			       o->layout.preset ? json_object_new_string(o->layout.preset->name)
+						: NULL);
 	json_add_int(obj, "tp", o->layout.tp);
 	json_add_int(obj, "pp", o->layout.pp);
 	json_add_int(obj, "rank", o->layout.rank);

@@ -88,9 +88,9 @@ static const char *parse_line(struct loader *l, struct json_tokener *tok, const 
 	obj = json_tokener_parse_ex(tok, line, (int)len);
 	if (json_tokener_get_error(tok) != json_tokener_success) {
 		json_object_put(obj);
-		return json_tokener_get_error(tok) == json_tokener_continue ?
-			       "incomplete JSON" :
-			       json_tokener_error_desc(json_tokener_get_error(tok));
+		return json_tokener_get_error(tok) == json_tokener_continue
+			       ? "incomplete JSON"
+			       : json_tokener_error_desc(json_tokener_get_error(tok));
 	}
 	if (strspn(line + json_tokener_get_parse_end(tok), " \t\r\n") !=
 	    strlen(line + json_tokener_get_parse_end(tok)))
@@ -157,7 +157,7 @@ int trace_ideal(const struct trace *t, struct trace_ideal *ideal)
 	struct slot {
 		uint64_t id;
 		bool used;
-	} *table;
+	} * table;
 
 	memset(ideal, 0, sizeof(*ideal));
 	while (mask < 2 * t->n_ids)

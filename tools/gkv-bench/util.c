@@ -130,8 +130,7 @@ int parse_duration(const char *s, uint64_t *ns)
 		const char *unit;
 		double ns;
 	} units[] = {
-		{ "", 1e9 }, { "s", 1e9 },	{ "ms", 1e6 },
-		{ "us", 1e3 }, { "ns", 1 }, { "m", 60e9 },
+		{ "", 1e9 }, { "s", 1e9 }, { "ms", 1e6 }, { "us", 1e3 }, { "ns", 1 }, { "m", 60e9 },
 	};
 	double v;
 	const char *unit = parse_number(s, &v);

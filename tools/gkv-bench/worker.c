@@ -13,12 +13,12 @@
 #include "pattern.h"
 #include "run.h"
 
-#define MAX_BATCH	256
+#define MAX_BATCH 256
 /* Spin for so long without a completion before sleeping. */
-#define SPIN_NS		200000
+#define SPIN_NS 200000
 
 static const uint8_t opcodes[N_KINDS] = { GKV_RETRIEVE, GKV_STORE, GKV_EXIST,
-					  GKV_DELETE,   GKV_LIST,  GKV_FLUSH };
+					  GKV_DELETE,	GKV_LIST,  GKV_FLUSH };
 
 static uint32_t pick_size(const struct run_cfg *cfg, uint64_t r)
 {
@@ -149,8 +149,8 @@ static void complete(struct worker *w, struct lane *lane, const struct gkv_comp 
 static uint32_t reap(struct worker *w, struct lane *lane, bool may_sleep)
 {
 	struct gkv_comp comps[MAX_BATCH];
-	int n = may_sleep ? gkv_wait(lane->qp, comps, MAX_BATCH, 10000000) :
-			    gkv_poll(lane->qp, comps, MAX_BATCH);
+	int n = may_sleep ? gkv_wait(lane->qp, comps, MAX_BATCH, 10000000)
+			  : gkv_poll(lane->qp, comps, MAX_BATCH);
 	uint64_t now;
 
 	if (n <= 0)
