@@ -384,6 +384,7 @@ static int run_now(struct req *q)
 	struct iovec one, *v = &one;
 	unsigned int nv = 1;
 	int res = RIG_OK;
+	bool lie = false;
 	ssize_t n;
 
 	CHECK(io.file >= 0);
@@ -405,6 +406,8 @@ static int run_now(struct req *q)
 	}
 	if (rig.fault)
 		res = rig.fault(&io, rig.fault_arg);
+	if (res == RIG_LANDED)
+		res = RIG_OK, lie = true;
 	if (res != RIG_OK && res < 0)
 		return res;
 	if (io.sync) {
@@ -431,7 +434,7 @@ static int run_now(struct req *q)
 		CHECK(s->opcode == IORING_OP_READ || s->opcode == IORING_OP_READV);
 		n = preadv(s->fd, v, nv, io.off);
 	}
-	return n < 0 ? -errno : n;
+	return n < 0 ? -errno : lie ? -EIO : n;
 }
 
 static void step_io(void)

@@ -49,6 +49,7 @@ struct rig_io {
 };
 
 #define RIG_OK INT32_MIN	/* carry it out */
+#define RIG_LANDED (INT32_MIN + 1) /* likewise, and report EIO all the same */
 
 struct rig {
 	unsigned int reactors;

@@ -157,6 +157,8 @@ static int read_conf(struct loc_store *ls, const struct kvb_conf *c, const char 
 	if (!ret)
 		ret = kvb_conf_bool(c, "format", false, &ls->format, err);
 	if (!ret)
+		ret = kvb_conf_bool(c, "prefill", false, &ls->prefill, err);
+	if (!ret)
 		ret = kvb_conf_time(c, "lock_wait", 300000000000ull, 0, UINT64_MAX / 2,
 				    &ls->lock_wait_ns, err);
 	if (!ret)

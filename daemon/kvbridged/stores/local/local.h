@@ -265,7 +265,7 @@ struct loc_store {
 	uint32_t unit;
 	unsigned int unit_shift;
 	uint32_t ag_units;
-	bool buffered, format, vcache;
+	bool buffered, format, prefill, vcache;
 	uint64_t size;			/* of each regular file, 0: as it is */
 	uint64_t lock_wait_ns;
 	uint64_t mark_interval_ns;

@@ -293,10 +293,14 @@ static int format(struct loc_store *ls, void *buf, struct kvb_err *err)
 	}
 	for (unsigned int i = 0; i < ls->nfiles; i++) {
 		struct loc_file *f = &ls->file[i];
+		uint64_t end = f->sb.data_off;
 
+		/* Blocks that were only reserved cost a file system work at their first write. */
+		if (ls->prefill && !f->blkdev)
+			end += f->sb.units * f->sb.unit;
 		memset(buf, 0, CHUNK);
-		for (uint64_t off = LOC_BLK; off < f->sb.data_off; off += CHUNK) {
-			uint64_t n = f->sb.data_off - off;
+		for (uint64_t off = LOC_BLK; off < end; off += CHUNK) {
+			uint64_t n = end - off;
 
 			ret = loc_pwrite(f, buf, n < CHUNK ? n : CHUNK, off);
 			if (ret)
