@@ -160,7 +160,7 @@ GKV_API size_t gkv_mem_len(const struct gkv_mem *mem);
 
 struct gkv_qp_opts {
 	uint32_t size;			/* sizeof(struct gkv_qp_opts), set by the caller */
-	uint32_t depth;			/* entries; at most depth - 1 commands outstanding; 0: 128 */
+	uint32_t depth;			/* entries; depth - 1 commands may be outstanding; 0: 128 */
 	uint32_t flags;			/* GKV_QP_* */
 	uint32_t max_segs;		/* longest scatter list of a command; 0: 1 */
 	uint64_t timeout_ns;		/* per command; 0: the namespace's deadline and 2 s */
@@ -238,7 +238,7 @@ struct gkv_cmd {
 	uint8_t key[16];
 	void *buf;			/* in a gkv_mem; ignored when @nsegs is not 0 */
 	uint32_t len;			/* Store: value bytes; Retrieve, List: buffer bytes */
-	uint32_t nsegs;			/* entries of @segs, which are read during submission only */
+	uint32_t nsegs;			/* entries of @segs, which are read by gkv_submit() only */
 	const struct gkv_seg *segs;
 	uint32_t crc;			/* Store on a GKV_QP_CSUM queue pair: crc32c of the value */
 	uint32_t rsvd2;

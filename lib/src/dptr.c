@@ -44,14 +44,16 @@ static int list_room(const struct gkv_qp *qp, uint64_t n)
 	if (n <= qp->n_list_free)
 		return 0;
 	if (n > qp->list_pages)
-		return gkvi_err(-EINVAL, "the command's list takes %llu pages, the queue pair has %u",
+		return gkvi_err(-EINVAL,
+				"the command's list takes %llu pages, the queue pair has %u",
 				(unsigned long long)n, qp->list_pages);
 	return -EAGAIN;
 }
 
 int gkvi_bad_buf(const void *addr, uint64_t len)
 {
-	return gkvi_err(-EINVAL, "buffer at %p, 0x%llx bytes, does not lie inside one gkv_mem", addr,
+	return gkvi_err(-EINVAL,
+			"buffer at %p, 0x%llx bytes, does not lie inside one gkv_mem", addr,
 			(unsigned long long)len);
 }
 
@@ -95,7 +97,8 @@ static int check_segs(const struct gkv_qp *qp, const struct gkv_cmd *cmd, uint32
 	for (uint32_t i = 0; i < cmd->nsegs; i++) {
 		/* A sum of 32-bit lengths cannot wrap. */
 		if (cmd->segs[i].len > UINT32_MAX)
-			return gkvi_err(-EINVAL, "segment %u of 0x%llx bytes, the limit is 4 GiB - 1",
+			return gkvi_err(-EINVAL,
+					"segment %u of 0x%llx bytes, the limit is 4 GiB - 1",
 					i, (unsigned long long)cmd->segs[i].len);
 		sum += cmd->segs[i].len;
 		*n += !!cmd->segs[i].len;
@@ -194,11 +197,13 @@ static int prp_check(struct gkv_qp *qp, const struct gkv_seg *segs, uint32_t n, 
 		if (!gkvi_translate(qp, segs[i].addr, segs[i].len, &iova, &mem))
 			return gkvi_bad_buf(segs[i].addr, segs[i].len);
 		if (first && (iova & 3))
-			return gkvi_err(-EINVAL, "PRP: buffer at IOVA 0x%llx, 4-byte alignment needed",
+			return gkvi_err(-EINVAL,
+					"PRP: buffer at IOVA 0x%llx, 4-byte alignment needed",
 					(unsigned long long)iova);
 		if (!first && (ended || (iova & mask)))
-			return gkvi_err(-EINVAL, "PRP: segment %u at IOVA 0x%llx does not continue the "
-						 "one before on a page boundary (page 0x%llx)", i,
+			return gkvi_err(-EINVAL,
+					"PRP: segment %u at IOVA 0x%llx does not continue the "
+					"one before on a page boundary (page 0x%llx)", i,
 					(unsigned long long)iova, (unsigned long long)mask + 1);
 		*pages += ((iova & mask) + segs[i].len + mask) / (mask + 1);
 		ended = (iova + segs[i].len) & mask;

@@ -233,7 +233,8 @@ static int qp_check(struct gkv *g, const struct gkv_qp_opts *o)
 	uint32_t max = le32toh(g->hello.max_depth);
 
 	if (g->flags & GKV_CONNECT_CONTROL)
-		return gkvi_err(-EINVAL, "a control session (GKV_CONNECT_CONTROL) has no queue pairs");
+		return gkvi_err(-EINVAL,
+				"a control session (GKV_CONNECT_CONTROL) has no queue pairs");
 	if (o->flags & ~(GKV_QP_CSUM | GKV_QP_PRP | GKV_QP_POLLED))
 		return gkvi_err(-EINVAL, "unknown flags 0x%x", o->flags);
 	if (o->depth < GKV_DEPTH_MIN || o->depth > max)
@@ -279,8 +280,8 @@ static int qp_create(struct gkv *g, const struct gkv_qp_opts *o, struct gkv_qp *
 	/* Take the number first: gkvi_call() may give up the lock. */
 	g->qp_by_id[qp->qid] = qp;
 	if (qp->list_pages) {
-		qp->list_mem = gkvi_mem_internal(g, qp->fd, qp->list_off, qp->map_len - qp->list_off,
-						 qp->list, &ret);
+		qp->list_mem = gkvi_mem_internal(g, qp->fd, qp->list_off,
+						 qp->map_len - qp->list_off, qp->list, &ret);
 		if (!qp->list_mem)
 			goto fail;
 	}

@@ -79,7 +79,8 @@ static int map_states(struct gkv *g, int fd, uint32_t reactors)
 	struct stat st;
 
 	if (!reactors || len > STATES_RESERVE)
-		return gkvi_err(-EPROTO, "kvbridged reports %u reactors, the library takes 1 to %zu",
+		return gkvi_err(-EPROTO,
+				"kvbridged reports %u reactors, the library takes 1 to %zu",
 				reactors, STATES_RESERVE / sizeof(struct gkv_reactor_state));
 	if (fstat(fd, &st))
 		return gkvi_err(-errno, "reactor state page: %s", strerror(errno));
@@ -175,7 +176,8 @@ static int first_connect(struct gkv *g, uint32_t max_qps)
 		if (g->flags & GKV_CONNECT_CONTROL)
 			return 0;
 		if (max_qps > le32toh(g->hello.max_qid))
-			return gkvi_err(-EINVAL, "%u queue pairs asked for, kvbridged's limit is %u",
+			return gkvi_err(-EINVAL,
+					"%u queue pairs asked for, kvbridged's limit is %u",
 					max_qps, le32toh(g->hello.max_qid));
 		if (GKV_DB_LEN((size_t)want, g->dstrd) <= g->db_len)
 			break;
@@ -259,7 +261,8 @@ int gkv_connect(struct gkv **out, const char *path, uint32_t max_qps, uint32_t f
 		goto fail;
 	}
 	if (!(flags & GKV_CONNECT_CONTROL)) {
-		g->states = mmap(NULL, STATES_RESERVE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		g->states = mmap(NULL, STATES_RESERVE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				 0);
 		if (g->states == MAP_FAILED) {
 			ret = gkvi_err(-errno, "cannot reserve memory: %s", strerror(errno));
 			g->states = NULL;
@@ -357,7 +360,8 @@ static int ns_remember(struct gkv *g, const struct gkv_msg_ns_open_reply *r, uin
 		if (g->ns[i].nsid == le32toh(r->nsid))
 			break;
 	if (i == NS_MAX)
-		return gkvi_err(-ENOSPC, "the session has %u namespaces open, which is the limit", n);
+		return gkvi_err(-ENOSPC,
+				"the session has %u namespaces open, which is the limit", n);
 	ns = &g->ns[i];
 	ns->flags = flags;
 	store_relaxed(&ns->deadline_ns, le64toh(r->deadline_ns));

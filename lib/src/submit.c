@@ -40,7 +40,8 @@ uint32_t gkv_qp_outstanding(const struct gkv_qp *qp)
 static int bad_cmd(const struct gkv_cmd *c)
 {
 	if (c->key_len > GKV_KEY_LEN)
-		return gkvi_err(-EINVAL, "key of %u bytes, the limit is %u", c->key_len, GKV_KEY_LEN);
+		return gkvi_err(-EINVAL,
+				"key of %u bytes, the limit is %u", c->key_len, GKV_KEY_LEN);
 	switch (c->opcode) {
 	case GKV_FLUSH:
 	case GKV_STORE:

@@ -58,7 +58,8 @@ def the_example_is_the_one_in_the_readme():
     with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
         shown = re.search(r"^```c\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL).group(1)
     with open(EXAMPLE, encoding="utf-8") as file:
-        gkvtest.equal(file.read(), "/* SPDX-License-Identifier: MIT */\n" + shown, "examples/hello.c")
+        gkvtest.equal(file.read(), "/* SPDX-License-Identifier: MIT */\n" + shown,
+                      "examples/hello.c")
 
 
 @gkvtest.test

@@ -143,7 +143,8 @@ static void test_status(void **state)
 	assert_string_equal(gkv_status_name(0), "Success");
 	assert_int_equal(gkv_status_errno(0), 0);
 	assert_int_equal(gkv_status_retry(0), 0);
-	assert_string_equal(gkv_status_name(GKV_SC_KEY_NOT_FOUND | GKV_DNR), "KV Key Does Not Exist");
+	assert_string_equal(gkv_status_name(GKV_SC_KEY_NOT_FOUND | GKV_DNR),
+			    "KV Key Does Not Exist");
 	assert_int_equal(gkv_status_errno(GKV_SC_KEY_NOT_FOUND | GKV_DNR), -ENOENT);
 	assert_int_equal(gkv_status_retry(GKV_SC_KEY_NOT_FOUND | GKV_DNR), 0);
 	assert_int_equal(gkv_status_retry(GKV_SC_TRANSIENT), 1);

@@ -238,7 +238,9 @@ static void test_segments(void **state)
 	(void)state;
 	assert_int_equal(gkv_mem_alloc(g, 4096, &third), 0);
 	for (int i = 0; i < 5; i++)
-		segs[i] = (struct gkv_seg){ gkv_mem_addr(i == 1 ? other : i == 4 ? third : mem), 1 };
+		segs[i] = (struct gkv_seg){ gkv_mem_addr(mem), 1 };
+	segs[1].addr = gkv_mem_addr(other);
+	segs[4].addr = gkv_mem_addr(third);
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(gkv_submit(qp, &cmd, 1), 1);
 		assert_true(fake_fetch(&fake, 1, &sqe));

@@ -6,6 +6,7 @@
  * a writer that stores the phase first: both must be caught, or the tests prove nothing.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -168,6 +169,15 @@ struct race {
 	bool stop;
 };
 
+/* The other side may be waiting for this CPU. */
+static void give_way(uint32_t spins)
+{
+	if (spins % 1000)
+		cpu_relax();
+	else
+		sched_yield();
+}
+
 /* Writes ahead of the reader by less than the ring. */
 static void *race_writer(void *arg)
 {
@@ -176,9 +186,11 @@ static void *race_writer(void *arg)
 	for (uint32_t n = 0; n < r->total; n++) {
 		uint32_t v = (n / r->depth & 1) ? n << 1 : n << 1 | 1;
 
-		while (n - load_acquire(&r->seen) >= r->depth - 1)
+		for (uint32_t k = 1; n - load_acquire(&r->seen) >= r->depth - 1; k++) {
 			if (load_relaxed(&r->stop))
 				return NULL;
+			give_way(k);
+		}
 		r->writer(&r->ring[n % r->depth], v, n % 7 * r->delay);
 	}
 	return NULL;
@@ -202,8 +214,8 @@ static bool run_race(reader_fn *reader, writer_fn *writer, unsigned int delay,
 		uint32_t v = phase ? n << 1 | 1 : n << 1;
 		struct cqe_image i;
 
-		while (!reader(&r.ring[n % r.depth], phase, &i))
-			cpu_relax();
+		for (uint32_t k = 1; !reader(&r.ring[n % r.depth], phase, &i); k++)
+			give_way(k);
 		bad = torn(&i, v);
 		store_release(&r.seen, n + 1);
 	}
