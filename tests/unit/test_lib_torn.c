@@ -6,7 +6,6 @@
  * a writer that stores the phase first: both must be caught, or the tests prove nothing.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,6 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -162,45 +162,46 @@ static void test_forced_catches_broken_reader(void **state)
 
 struct race {
 	struct gkv_cqe *ring;
-	uint32_t depth, total;
+	uint32_t depth;
 	writer_fn *writer;
 	unsigned int delay;
 	uint32_t seen;		/* completions read so far */
 	bool stop;
 };
 
-/* The other side may be waiting for this CPU. */
-static void give_way(uint32_t spins)
-{
-	if (spins % 1000)
-		cpu_relax();
-	else
-		sched_yield();
-}
-
 /* Writes ahead of the reader by less than the ring. */
 static void *race_writer(void *arg)
 {
 	struct race *r = arg;
 
-	for (uint32_t n = 0; n < r->total; n++) {
+	for (uint32_t n = 0;; n++) {
 		uint32_t v = (n / r->depth & 1) ? n << 1 : n << 1 | 1;
 
-		for (uint32_t k = 1; n - load_acquire(&r->seen) >= r->depth - 1; k++) {
+		while (n - load_acquire(&r->seen) >= r->depth - 1)
 			if (load_relaxed(&r->stop))
 				return NULL;
-			give_way(k);
-		}
 		r->writer(&r->ring[n % r->depth], v, n % 7 * r->delay);
 	}
 	return NULL;
 }
 
-/* Whether a completion was torn, out of @total. */
-static bool run_race(reader_fn *reader, writer_fn *writer, unsigned int delay,
-			 unsigned int slow, uint32_t total)
+static uint64_t now_ms(void)
 {
-	struct race r = { .depth = 8, .total = total, .writer = writer, .delay = delay };
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/*
+ * Whether a completion was torn within @ms. By the clock, since on a loaded machine the two
+ * threads may have to wait for a CPU at every turn.
+ */
+static bool run_race(reader_fn *reader, writer_fn *writer, unsigned int delay,
+		     unsigned int slow, uint64_t ms)
+{
+	struct race r = { .depth = 8, .writer = writer, .delay = delay };
+	uint64_t end = now_ms() + ms;
 	bool bad = false;
 	pthread_t t;
 
@@ -209,13 +210,13 @@ static bool run_race(reader_fn *reader, writer_fn *writer, unsigned int delay,
 	assert_non_null(r.ring);
 	memset(r.ring, 0, r.depth * sizeof(*r.ring));
 	assert_int_equal(pthread_create(&t, NULL, race_writer, &r), 0);
-	for (uint32_t n = 0; n < total && !bad; n++) {
+	for (uint32_t n = 0; !bad && (n % 64 || now_ms() < end); n++) {
 		uint32_t phase = !(n / r.depth & 1);
 		uint32_t v = phase ? n << 1 | 1 : n << 1;
 		struct cqe_image i;
 
-		for (uint32_t k = 1; !reader(&r.ring[n % r.depth], phase, &i); k++)
-			give_way(k);
+		while (!reader(&r.ring[n % r.depth], phase, &i))
+			cpu_relax();
 		bad = torn(&i, v);
 		store_release(&r.seen, n + 1);
 	}
@@ -229,22 +230,22 @@ static bool run_race(reader_fn *reader, writer_fn *writer, unsigned int delay,
 static void test_race(void **state)
 {
 	(void)state;
-	assert_false(run_race(good_reader, good_writer, 0, 0, 500000));
-	assert_false(run_race(good_reader, good_writer, 5, 0, 100000));
-	assert_false(run_race(good_reader, good_writer, 1, 5, 100000));
+	assert_false(run_race(good_reader, good_writer, 0, 0, 400));
+	assert_false(run_race(good_reader, good_writer, 5, 0, 400));
+	assert_false(run_race(good_reader, good_writer, 1, 5, 400));
 }
 
 /* The mistakes are caught by the same race, given time. */
 static void test_race_catches_broken_writer(void **state)
 {
 	(void)state;
-	assert_true(run_race(good_reader, broken_writer, 50, 0, 2000000));
+	assert_true(run_race(good_reader, broken_writer, 50, 0, 40000));
 }
 
 static void test_race_catches_broken_reader(void **state)
 {
 	(void)state;
-	assert_true(run_race(broken_reader, good_writer, 1, 5, 2000000));
+	assert_true(run_race(broken_reader, good_writer, 1, 5, 40000));
 }
 
 int main(void)
