@@ -25,7 +25,7 @@
 /* An orderly stop waits this long for commands in flight. */
 #define STOP_TIMEOUT_NS 10000000000ull
 
-static _Atomic(struct kvb_msg *) mailbox;
+static struct kvb_mailbox mailbox;
 static int mailbox_fd = -1;
 
 static uint64_t clock_ns(void)
@@ -40,36 +40,20 @@ static uint64_t clock_ns(void)
 
 void kvb_control_send(struct kvb_msg *m)
 {
-	struct kvb_msg *head = atomic_load_explicit(&mailbox, memory_order_relaxed);
 	uint64_t one = 1;
 
-	do {
-		m->next = head;
-	} while (!atomic_compare_exchange_weak(&mailbox, &head, m));
-	if (!head && write(mailbox_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+	if (kvb_mailbox_put(&mailbox, m) && write(mailbox_fd, &one, sizeof(one)) < 0 &&
+	    errno != EAGAIN)
 		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
 }
 
 static void run_mailbox(void)
 {
-	struct kvb_msg *m, *list = NULL;
 	uint64_t n;
 
 	if (read(mailbox_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 		kvb_log(KVB_LOG_ERR, "eventfd: %s", strerror(errno));
-	m = atomic_exchange(&mailbox, NULL);
-	while (m) {
-		struct kvb_msg *next = m->next;
-
-		m->next = list;
-		list = m;
-		m = next;
-	}
-	while (list) {
-		m = list;
-		list = m->next;
-		m->fn(m);
-	}
+	kvb_mailbox_run(&mailbox);
 }
 
 int kvb_server_mailbox(struct kvb_server *srv, struct kvb_err *err)

@@ -86,30 +86,11 @@ void kvb_deadlines_run(struct kvb_reactor *r)
 
 /* ---- Layers ---- */
 
-static kvb_op_fn layer_fn(const struct kvb_store *st, const struct kvb_op *op)
-{
-	if (op->resolving)
-		return st->ops->resolve;
-	switch (op->opcode) {
-	case GKV_OP_STORE:
-		return st->ops->store;
-	case GKV_OP_RETRIEVE:
-		return st->ops->retrieve;
-	case GKV_OP_DELETE:
-		return st->ops->delete;
-	case GKV_OP_EXIST:
-		return st->ops->exist;
-	case GKV_OP_LIST:
-		return st->ops->list;
-	default:
-		return st->ops->flush;
-	}
-}
-
 static void call_layer(struct kvb_store *st, struct kvb_op *op)
 {
 	for (; st; st = st->next) {
-		kvb_op_fn fn = layer_fn(st, op);
+		kvb_op_fn fn = op->resolving ? st->ops->resolve :
+					       kvb_store_entry(st->ops, op->opcode);
 
 		if (!fn)
 			continue;

@@ -10,6 +10,7 @@
 
 #include "core/buf.h"
 #include "core/count.h"
+#include "core/mailbox.h"
 #include "core/qp.h"
 #include "core/reactor.h"
 #include "core/store.h"
@@ -45,7 +46,7 @@ struct kvb_reactor {
 	unsigned int nstalled;		/* ones whose client must first read completions */
 	unsigned int ndeadlines;	/* operations on the deadline lists */
 
-	_Atomic(struct kvb_msg *) inbox;
+	struct kvb_mailbox inbox;
 	struct kvb_work *work_head, **work_tail;
 	struct kvb_timers timers;
 	struct kvb_bufs bufs;
@@ -104,6 +105,9 @@ struct kvb_call {
 
 /* Run @fn on @r's thread and wait for it. Control thread. */
 void kvb_reactor_call(struct kvb_reactor *r, struct kvb_call *c, void (*fn)(struct kvb_call *c));
+
+/* A reactor's thread: serve until r->stop. */
+void kvb_reactor_loop(struct kvb_reactor *r);
 
 /* On the reactor's thread. */
 int kvb_reactor_add_qp(struct kvb_reactor *r, struct kvb_qp *qp);

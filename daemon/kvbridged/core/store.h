@@ -121,6 +121,25 @@ static inline void *kvb_store_shard(const struct kvb_store *st, const struct kvb
 	return st->shards[kvb_reactor_id(r)];
 }
 
+/* A layer's entry point for an opcode; NULL when it passes it through. */
+static inline kvb_op_fn kvb_store_entry(const struct kvb_store_ops *ops, uint8_t opcode)
+{
+	switch (opcode) {
+	case GKV_OP_STORE:
+		return ops->store;
+	case GKV_OP_RETRIEVE:
+		return ops->retrieve;
+	case GKV_OP_DELETE:
+		return ops->delete;
+	case GKV_OP_EXIST:
+		return ops->exist;
+	case GKV_OP_LIST:
+		return ops->list;
+	default:
+		return ops->flush;
+	}
+}
+
 /* NULL when there is none of that name. */
 const struct kvb_store_ops *kvb_store_find(const char *name);
 

@@ -8,31 +8,12 @@
 #include "core/op.h"
 #include "core/store.h"
 
-/* The entry point of @ops for an opcode; NULL when the layer passes it through. */
-static inline kvb_op_fn kvb_filter_entry(const struct kvb_store_ops *ops, uint8_t opcode)
-{
-	switch (opcode) {
-	case GKV_OP_STORE:
-		return ops->store;
-	case GKV_OP_RETRIEVE:
-		return ops->retrieve;
-	case GKV_OP_DELETE:
-		return ops->delete;
-	case GKV_OP_EXIST:
-		return ops->exist;
-	case GKV_OP_LIST:
-		return ops->list;
-	default:
-		return ops->flush;
-	}
-}
-
 /* Cancel an operation that @st has forwarded: ask the layer that got it. */
 static inline bool kvb_filter_cancel_below(struct kvb_store *st, struct kvb_op *op)
 {
 	struct kvb_store *below = st->next;
 
-	while (below && !kvb_filter_entry(below->ops, op->opcode))
+	while (below && !kvb_store_entry(below->ops, op->opcode))
 		below = below->next;
 	return below && below->ops->cancel && below->ops->cancel(below, op);
 }
