@@ -136,6 +136,8 @@ class Daemon:
         result = self.bench(*args)
         if result["misses"]:
             raise RuntimeError(f"{result['misses']} values were missing")
+        if mix not in result["by_command"]:
+            raise RuntimeError(f"no {mix} completed in {seconds} s")
         return result["by_command"][mix]
 
     def stop(self):

@@ -2,7 +2,6 @@
 /* gkv-bench run: options, set-up, the phases. */
 #include "run.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -461,11 +460,14 @@ static uint64_t phase(struct run *r, bool fill)
 	}
 	progress_init(&p, c->quiet);
 	atomic_store(&r->running, c->threads);
-	start = now_ns();
+	if (pthread_barrier_init(&r->start, NULL, c->threads + 1))
+		die("out of memory");
 	for (uint32_t t = 0; t < c->threads; t++)
 		if (pthread_create(&r->workers[t].thread, NULL, fill ? worker_fill : worker_run,
 				   &r->workers[t]))
-			die("cannot start a thread: %s", strerror(errno));
+			die("cannot start a thread");
+	pthread_barrier_wait(&r->start);
+	start = now_ns();
 	end = fill || c->count ? UINT64_MAX : start + c->time_ns;
 	while (atomic_load(&r->running) && now_ns() < end) {
 		if (progress_due(&p))
@@ -474,10 +476,19 @@ static uint64_t phase(struct run *r, bool fill)
 	}
 	if (!fill)
 		atomic_store(&r->stop, true);
-	for (uint32_t t = 0; t < c->threads; t++)
-		pthread_join(r->workers[t].thread, NULL);
+	/* The threads' own clocks count: this one may have been kept waiting. */
+	start = UINT64_MAX;
+	end = 0;
+	for (uint32_t t = 0; t < c->threads; t++) {
+		struct worker *w = &r->workers[t];
+
+		pthread_join(w->thread, NULL);
+		start = w->begin_ns < start ? w->begin_ns : start;
+		end = w->end_ns > end ? w->end_ns : end;
+	}
+	pthread_barrier_destroy(&r->start);
 	progress_end(&p);
-	return now_ns() - start;
+	return end - start;
 }
 
 static void tear_down(struct run *r)

@@ -82,6 +82,8 @@ struct worker {
 	uint64_t rng;
 	_Atomic uint64_t done;		/* for the progress line */
 	/* Read by others after the thread ended. */
+	uint64_t begin_ns;
+	uint64_t end_ns;
 	struct hist hist[N_KINDS];
 	uint64_t bytes[N_KINDS];
 	uint64_t misses;
@@ -103,6 +105,7 @@ struct run {
 	uint64_t run_ns;
 	_Atomic bool stop;
 	_Atomic uint32_t running;	/* threads */
+	pthread_barrier_t start;	/* of a phase: threads and main */
 	_Atomic uint64_t next_fill;
 	_Atomic uint32_t complaints;
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* gkv-bench trace: options, set-up, report. */
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -378,7 +377,7 @@ static uint64_t replay(const struct options *o, struct replay *r, struct client 
 	r->start_ns = now_ns();
 	for (uint32_t i = 0; i < o->clients; i++)
 		if (pthread_create(&clients[i].thread, NULL, client_main, &clients[i]))
-			die("cannot start a thread: %s", strerror(errno));
+			die("cannot start a thread");
 	while (atomic_load(&r->running)) {
 		if (progress_due(&p))
 			show(&p, r, clients, o->clients);

@@ -280,7 +280,11 @@ static void *body(struct worker *w, next_fn *next)
 
 	if (err)
 		warn("processor %d: %s", w->cpu, strerror(-err));
+	/* On a busy machine a thread may start late; the clock waits for it. */
+	pthread_barrier_wait(&w->run->start);
+	w->begin_ns = now_ns();
 	pump(w, next);
+	w->end_ns = now_ns();
 	atomic_fetch_sub(&w->run->running, 1);
 	return NULL;
 }
