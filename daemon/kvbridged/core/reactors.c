@@ -14,6 +14,9 @@
 #include "core/access.h"
 #include "core/reactor_priv.h"
 
+/* Milliseconds that a stop waits for the stores' own I/O. */
+#define DRAIN_TRIES 10000
+
 #define RING_ENTRIES 1024
 
 struct kvb_reactor *kvb_reactors[KVB_MAX_REACTORS];
@@ -254,12 +257,49 @@ int kvb_reactors_start_stores(struct kvb_err *err)
 	return 0;
 }
 
+struct io_call {
+	struct kvb_call c;
+	bool busy;
+};
+
+static void do_look_at_io(struct kvb_call *c)
+{
+	/* One is the poll that wakes the reactor. */
+	((struct io_call *)c)->busy = c->r->io_inflight > 1;
+}
+
+/*
+ * Stores have I/O of their own that no command waits for. Give it time to end, and what
+ * follows from it on other reactors, so that nothing is left for a device to answer.
+ */
+static void drain_io(void)
+{
+	unsigned int quiet = 0;
+
+	for (unsigned int i = 0; i < DRAIN_TRIES && quiet < 2; i++) {
+		bool busy = false;
+
+		for (unsigned int n = 0; n < kvb_nreactors; n++) {
+			struct io_call call = { 0 };
+
+			if (!kvb_reactors[n]->running)
+				continue;
+			kvb_reactor_call(kvb_reactors[n], &call.c, do_look_at_io);
+			busy |= call.busy;
+		}
+		quiet = busy ? 0 : quiet + 1;
+		if (busy)
+			usleep(1000);
+	}
+}
+
 void kvb_reactors_stop(void)
 {
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
 		if (kvb_reactors[i]->stores_up)
 			kvb_reactor_call(kvb_reactors[i], &(struct kvb_call){ 0 }, do_stop_stores);
 	}
+	drain_io();
 	for (unsigned int i = 0; i < kvb_nreactors; i++) {
 		struct kvb_reactor *r = kvb_reactors[i];
 
