@@ -251,6 +251,7 @@ fail:
 static void refuse(struct kvb_server *srv, int fd)
 {
 	struct gkv_msg_reply r = { .hdr.magic = GKV_CTL_MAGIC, .hdr.version = GKV_CTL_VERSION };
+	char c;
 
 	r.hdr.type = GKV_MSG_HELLO | GKV_MSG_REPLY;
 	r.hdr.size = sizeof(r);
@@ -258,6 +259,9 @@ static void refuse(struct kvb_server *srv, int fd)
 	snprintf(r.text, sizeof(r.text), "daemon has %u sessions, the limit is %llu",
 		 srv->nsessions, (unsigned long long)srv->max_sessions);
 	send(fd, &r, sizeof(r), MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* Closed with its hello unread, it would see a reset before the reason. */
+	while (recv(fd, &c, sizeof(c), MSG_DONTWAIT | MSG_TRUNC) > 0)
+		;
 	close(fd);
 }
 
