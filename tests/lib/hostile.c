@@ -26,18 +26,30 @@
 #include "suite.h"
 
 #define SECOND		1000000000ull
-/* A command of the victim, or one of its requests, takes no longer on a loaded machine. */
-#define LATENCY_MAX	(3 * SECOND)
+/* A command of the victim, or one of its requests, takes no longer on a loaded machine... */
+#define LATENCY_MAX	(2 * SECOND)
+/*
+ * ... but for the time a disk takes that others may be using too. Buffer memory is one pool
+ * for all sessions, so a Store may have to wait for another's disk.
+ */
+#define DISK_LATENCY_MAX (25 * SECOND)
 #define VICTIM_KEYS	24u
 #define VICTIM_BUF	(512u << 10)
 /* Pools, caches and allocators keep some memory; a leak of an attack's size stands out. */
 #define RSS_SLACK_KB	(192u << 10)
 
+/*
+ * What the victim's waits depend on: the daemon alone; the disk, or buffers that others'
+ * commands hold until the disk has answered; the control thread.
+ */
+enum { VICTIM_CPU, VICTIM_DISK, VICTIM_REQUEST, VICTIM_KINDS };
+
 struct victim_stats {
 	_Atomic bool stop;
 	_Atomic uint64_t commands, requests, errors;
-	_Atomic uint64_t max_ns, max_request_ns;	/* latencies since the last look */
-	uint64_t longest_ns, longest_request_ns;	/* of all */
+	/* Latencies since the last look, and of all. */
+	_Atomic uint64_t max_ns[VICTIM_KINDS];
+	uint64_t longest_ns[VICTIM_KINDS];
 	_Atomic uint64_t seen;				/* commands at the last look */
 	char error[256];				/* the first */
 };
@@ -130,7 +142,8 @@ static struct gkv_comp victim_cmd(struct victim *v, int ns, unsigned int k, uint
 	cmd.len = len;
 	if (gkv_exec(v->qp, &cmd, &comp))
 		victim_error(v->st, "opcode %#x: %s", opcode, gkv_error());
-	at_most(&v->st->max_ns, rig_now() - t0);
+	at_most(&v->st->max_ns[ns || opcode == GKV_STORE ? VICTIM_DISK : VICTIM_CPU],
+		rig_now() - t0);
 	v->st->commands++;
 	return comp;
 }
@@ -182,7 +195,7 @@ static void victim_requests(struct victim *v)
 		victim_error(v->st, "freeing memory: %s", gkv_error());
 	if (gkv_ns_open(v->g, "victim-mem", 0, &ns))
 		victim_error(v->st, "namespace: %s", gkv_error());
-	at_most(&v->st->max_request_ns, rig_now() - t0);
+	at_most(&v->st->max_ns[VICTIM_REQUEST], rig_now() - t0);
 	v->st->requests++;
 }
 
@@ -349,20 +362,22 @@ void hostile_start(struct hostile *h)
 
 static void note_latency(struct victim_stats *st)
 {
-	uint64_t ns = atomic_exchange(&st->max_ns, 0);
-	uint64_t request_ns = atomic_exchange(&st->max_request_ns, 0);
+	unsigned long long us[VICTIM_KINDS];
 
-	tap_diag("the victim's longest command meanwhile: %llu us, request: %llu us",
-		 (unsigned long long)ns / 1000, (unsigned long long)request_ns / 1000);
-	if (ns > st->longest_ns)
-		st->longest_ns = ns;
-	if (request_ns > st->longest_request_ns)
-		st->longest_request_ns = request_ns;
+	for (int i = 0; i < VICTIM_KINDS; i++) {
+		uint64_t ns = atomic_exchange(&st->max_ns[i], 0);
+
+		us[i] = ns / 1000;
+		if (ns > st->longest_ns[i])
+			st->longest_ns[i] = ns;
+	}
+	tap_diag("the victim waited %llu us for the daemon, %llu us for the disk, %llu us for requests",
+		 us[VICTIM_CPU], us[VICTIM_DISK], us[VICTIM_REQUEST]);
 }
 
 bool hostile_unharmed(struct hostile *h)
 {
-	uint64_t end = rig_now() + 5 * rig_slowdown() * SECOND;
+	uint64_t end = rig_now() + DISK_LATENCY_MAX * rig_slowdown();
 	uint64_t seen = h->stats->commands;
 
 	while (h->stats->commands == seen && rig_now() < end)
@@ -387,7 +402,6 @@ static bool same(const struct vitals *a, const struct vitals *b)
 
 void hostile_finish(struct hostile *h)
 {
-	uint64_t limit = LATENCY_MAX * rig_slowdown();
 	uint64_t end = rig_now() + 20 * rig_slowdown() * SECOND;
 	const struct vitals *b = &h->before;
 	struct vitals now;
@@ -419,10 +433,13 @@ void hostile_finish(struct hostile *h)
 	if (h->stats->errors)
 		tap_diag("%llu errors: %s", (unsigned long long)h->stats->errors, h->stats->error);
 	note_latency(h->stats);
-	tap_ok(h->stats->longest_ns < limit && h->stats->longest_request_ns < limit,
-	       "F90: the victim's longest command took %llu us, its longest request %llu us",
-	       (unsigned long long)h->stats->longest_ns / 1000,
-	       (unsigned long long)h->stats->longest_request_ns / 1000);
+	tap_ok(h->stats->longest_ns[VICTIM_CPU] < LATENCY_MAX * rig_slowdown() &&
+	       h->stats->longest_ns[VICTIM_REQUEST] < LATENCY_MAX * rig_slowdown() &&
+	       h->stats->longest_ns[VICTIM_DISK] < DISK_LATENCY_MAX * rig_slowdown(),
+	       "F90: the victim waited at most %llu us for the daemon, %llu us for the disk or buffers, %llu us for requests",
+	       (unsigned long long)h->stats->longest_ns[VICTIM_CPU] / 1000,
+	       (unsigned long long)h->stats->longest_ns[VICTIM_DISK] / 1000,
+	       (unsigned long long)h->stats->longest_ns[VICTIM_REQUEST] / 1000);
 	rig_stop(&h->rig, 30);
 	tap_ok(true, "F23: the daemon stops cleanly");
 	rig_fini(&h->rig);
@@ -486,6 +503,9 @@ int hostile_recv(int sock, void *reply, size_t len, unsigned int ms, int *fds, u
 	if (poll(&p, 1, (int)(ms * rig_slowdown())) <= 0)
 		return -ETIMEDOUT;
 	n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	/* A reset is reported before the reply that came ahead of it. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
