@@ -30,6 +30,13 @@ static void bell_arm(struct kvb_bell *b)
 	b->armed = true;
 }
 
+/* Nothing on the ring refers to it any more. */
+static void bell_end(struct kvb_bell *b)
+{
+	if (b->closing && !b->armed && !b->cancelling)
+		kvb_control_send(&b->gone);
+}
+
 static void bell_rung(struct kvb_io *io, int res)
 {
 	struct kvb_bell *b = (struct kvb_bell *)((char *)io - offsetof(struct kvb_bell, io));
@@ -39,9 +46,31 @@ static void bell_rung(struct kvb_io *io, int res)
 		return;
 	b->armed = false;
 	if (b->closing)
-		kvb_control_send(&b->gone);
+		bell_end(b);
 	else
 		bell_arm(b);
+}
+
+static void bell_cancel(struct kvb_bell *b)
+{
+	struct io_uring_sqe *sqe = kvb_io_get(b->r, &b->cancel_io);
+
+	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)&b->io);
+	io_uring_sqe_set_data(sqe, &b->cancel_io);
+	b->cancelling = true;
+}
+
+/* A poll that is just being rung refuses to be removed (-EALREADY) and stays: again. */
+static void bell_cancelled(struct kvb_io *io, int res)
+{
+	struct kvb_bell *b =
+		(struct kvb_bell *)((char *)io - offsetof(struct kvb_bell, cancel_io));
+
+	b->cancelling = false;
+	if (res == -EALREADY && b->armed)
+		bell_cancel(b);
+	else
+		bell_end(b);
 }
 
 static void do_bell(struct kvb_call *c)
@@ -49,31 +78,15 @@ static void do_bell(struct kvb_call *c)
 	bell_arm(c->arg);
 }
 
-static void ignore(struct kvb_io *io, int res)
-{
-	(void)io;
-	(void)res;
-}
-
-/* For requests nobody waits for; one a reactor, as each writes to its own. */
-static struct kvb_io nobody[KVB_MAX_REACTORS] = {
-	[0 ... KVB_MAX_REACTORS - 1] = { .done = ignore },
-};
-
 static void do_unbell(struct kvb_call *c)
 {
 	struct kvb_bell *b = c->arg;
-	struct kvb_io *io = &nobody[kvb_reactor_id(b->r)];
-	struct io_uring_sqe *sqe;
 
 	b->closing = true;
-	if (!b->armed) {
-		kvb_control_send(&b->gone);
-		return;
-	}
-	sqe = kvb_io_get(b->r, io);
-	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)&b->io);
-	io_uring_sqe_set_data(sqe, io);
+	if (b->armed)
+		bell_cancel(b);
+	else
+		bell_end(b);
 }
 
 static void bell_gone(struct kvb_msg *m)
@@ -99,6 +112,7 @@ static int bell_get(struct kvb_session *s, struct kvb_reactor *r)
 	b->r = r;
 	b->s = s;
 	b->io.done = bell_rung;
+	b->cancel_io.done = bell_cancelled;
 	b->gone.fn = bell_gone;
 	s->nbells++;
 	kvb_reactor_call(r, &(struct kvb_call){ .arg = b }, do_bell);

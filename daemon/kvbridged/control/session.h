@@ -49,10 +49,12 @@ struct kvb_session_qp {
 /* The session's bell on one reactor: written by a host client that finds it asleep. */
 struct kvb_bell {
 	struct kvb_io io;
+	struct kvb_io cancel_io;
 	struct kvb_reactor *r;
 	int fd;			/* -1: none yet */
 	bool closing;
-	bool armed;
+	bool armed;		/* the poll is on the ring */
+	bool cancelling;	/* its removal is */
 	struct kvb_session *s;
 	struct kvb_msg gone;
 };

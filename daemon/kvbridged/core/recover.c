@@ -7,18 +7,30 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "core/access.h"
 #include "core/qp.h"
 #include "core/reactor_priv.h"
 
+/*
+ * Zero client memory by giving its whole pages back: an idle queue pair then costs none,
+ * and only as much of the record comes back as there are commands in flight.
+ */
+static void zero_pages(void *addr, size_t len)
+{
+	size_t whole = len & ~(size_t)4095;
+
+	if (whole && madvise(addr, whole, MADV_REMOVE))
+		whole = 0;
+	memset((char *)addr + whole, 0, len - whole);
+}
+
 void kvb_qp_init_record(struct kvb_qp *qp)
 {
-	size_t len = GKV_REC_LEN(qp->depth);
-
-	memset(qp->cq, 0, (size_t)qp->depth * sizeof(struct gkv_cqe));
-	memset(qp->rec, 0, len);
+	zero_pages(qp->cq, (size_t)qp->depth * sizeof(struct gkv_cqe));
+	zero_pages(qp->rec, GKV_REC_LEN(qp->depth));
 	kvb_write_doorbell(qp->sq_db, 0);
 	kvb_write_doorbell(qp->cq_db, 0);
 	while (getrandom(&qp->uid, sizeof(qp->uid), 0) != sizeof(qp->uid))
