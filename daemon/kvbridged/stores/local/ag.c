@@ -110,8 +110,14 @@ static void take(struct loc_shard *sh, struct loc_ag *ag, uint32_t idx, uint32_t
 	}
 }
 
-/* One pass over the groups with free units; the one used last is first in the list. */
-static uint32_t alloc_pass(struct loc_shard *sh, uint32_t want, bool any, loc_pos *pos)
+#define ANY_FILE UINT32_MAX
+
+/*
+ * One pass over the groups with free units, of one member or of all; those used last are
+ * first in the list.
+ */
+static uint32_t alloc_pass(struct loc_shard *sh, uint32_t want, bool any, uint32_t file,
+			   loc_pos *pos)
 {
 	unsigned int looked = 0;
 	struct loc_link *l;
@@ -120,6 +126,10 @@ static uint32_t alloc_pass(struct loc_shard *sh, uint32_t want, bool any, loc_po
 	for (l = sh->avail.next; l != &sh->avail && (any || looked < SCAN_MAX); l = l->next) {
 		struct loc_ag *ag = loc_container(l, struct loc_ag, link);
 
+		if (file != ANY_FILE && ag->file != file) {
+			looked++;
+			continue;
+		}
 		if (!any && (ag->free < want || ag->maxrun < want))
 			continue;
 		looked++;
@@ -144,13 +154,20 @@ uint32_t loc_alloc(struct loc_shard *sh, uint64_t want, loc_pos *pos)
 {
 	uint32_t cap = want < sh->ls->ag_units ? want : sh->ls->ag_units, n;
 
-	/* Halve the wish rather than take the first crumb. */
-	for (uint32_t w = cap; w > 1; w = w > 16 ? w / 4 : 1) {
-		n = alloc_pass(sh, w, false, pos);
+	/* Members in turn, so that all their devices work. */
+	if (sh->ls->nfiles > 1) {
+		sh->next_file = (sh->next_file + 1) % sh->ls->nfiles;
+		n = alloc_pass(sh, cap, false, sh->next_file, pos);
 		if (n)
 			return n;
 	}
-	return alloc_pass(sh, cap, true, pos);
+	/* Halve the wish rather than take the first crumb. */
+	for (uint32_t w = cap; w > 1; w = w > 16 ? w / 4 : 1) {
+		n = alloc_pass(sh, w, false, ANY_FILE, pos);
+		if (n)
+			return n;
+	}
+	return alloc_pass(sh, cap, true, ANY_FILE, pos);
 }
 
 void loc_free_map(struct loc_shard *sh, struct loc_ag *ag, uint32_t idx, uint32_t n)

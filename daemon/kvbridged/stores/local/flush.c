@@ -312,7 +312,5 @@ void loc_flush_fini(struct loc_store *ls)
 				kvb_log(KVB_LOG_WARN, "local: %s: watermark not written",
 					ls->file[0].path);
 		}
-		free(fl->mark_buf);
-		fl->mark_buf = NULL;
 	}
 }

@@ -214,6 +214,8 @@ fail:
 	return ret;
 }
 
+static struct loc_store *kept;
+
 static void loc_close(struct kvb_store *st)
 {
 	struct loc_store *ls = st->priv;
@@ -222,13 +224,18 @@ static void loc_close(struct kvb_store *st)
 	for (unsigned int i = 0; i < ls->nshards; i++)
 		inflight += ls->sh[i]->inflight;
 	st->priv = NULL;
+	loc_flush_fini(ls);
 	if (inflight) {
-		/* What the device may still write or answer to must stay. */
-		kvb_log(KVB_LOG_WARN, "local: %s: closed with %llu requests in flight",
+		/*
+		 * Slots of superseded extents on their way to be freed: nobody waits for them,
+		 * but what a device may still read must stay until the process ends.
+		 */
+		kvb_log(KVB_LOG_INFO, "local: %s: closed with %llu header writes in flight",
 			ls->file[0].path, (unsigned long long)inflight);
+		ls->kept = kept;
+		kept = ls;
 		return;
 	}
-	loc_flush_fini(ls);
 	store_free(ls);
 }
 

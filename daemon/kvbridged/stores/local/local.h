@@ -187,6 +187,7 @@ struct loc_shard {
 	struct loc_link space;		/* Stores waiting for units */
 	struct loc_link gather;		/* Stores whose units lie in others' groups */
 	bool in_gather;
+	uint32_t next_file;		/* member to allocate from next */
 	unsigned int victim;		/* shard to ask for a group next */
 	unsigned int asked;		/* in a row without success */
 	bool asking;
@@ -259,6 +260,7 @@ struct loc_id_set {
 
 struct loc_store {
 	struct kvb_store *st;
+	struct loc_store *kept;	/* closed, but not free to go */
 	struct loc_file file[LOC_MAX_FILES];
 	unsigned int nfiles;
 	uint8_t uuid[16];

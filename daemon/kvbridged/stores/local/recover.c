@@ -551,17 +551,27 @@ static void settle_bad(struct recovery *rc)
 	}
 }
 
+/* Dealt out in turn, and so that each shard has some of every member near the front. */
 static void share_groups(struct loc_store *ls)
 {
+	uint32_t left = ls->nags;
 	uint64_t free = 0;
 
-	for (uint32_t i = 0; i < ls->nags; i++) {
-		struct loc_ag *ag = &ls->ag[i];
-		struct loc_shard *sh = ls->sh[i % ls->nshards];
+	for (uint32_t k = 0; left; k++) {
+		for (unsigned int i = 0; i < ls->nfiles; i++) {
+			const struct loc_file *f = &ls->file[i];
+			struct loc_ag *ag;
+			struct loc_shard *sh;
 
-		atomic_store(&ag->owner, sh->id);
-		loc_ag_link(sh, ag);
-		free += ag->free;
+			if (k >= f->nags)
+				continue;
+			ag = &ls->ag[f->first_ag + k];
+			sh = ls->sh[(k + i) % ls->nshards];
+			atomic_store(&ag->owner, sh->id);
+			loc_ag_link(sh, ag);
+			free += ag->free;
+			left--;
+		}
 	}
 	atomic_store(&ls->free_units, free);
 }
