@@ -257,6 +257,7 @@ static void qp_fill(struct kvb_session *s, struct kvb_session_qp *q,
 	qp->dead[1] = &s->db_dead;
 	qp->dead[2] = &q->rec_dead;
 	qp->regions = s->set;
+	qp->flow = (uint8_t)(s->id % KVB_FLOWS);
 	qp->env.nn = s->srv->nn;
 	qp->env.csum = m->flags & GKV_QP_F_CSUM;
 	qp->env.open = s->open;

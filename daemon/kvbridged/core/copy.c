@@ -112,7 +112,7 @@ static void stage_buffer(struct kvb_op *op)
 		return;
 	}
 	c->work.run = stage_slice;
-	kvb_work_add(op->r, &c->work);
+	kvb_op_work(op, &c->work);
 }
 
 static void stage_retry(struct kvb_buf_waiter *w)
@@ -204,7 +204,7 @@ static void out_start(struct kvb_store *st, struct kvb_op *op, uint32_t off, uin
 		return;
 	}
 	c->work.run = out_slice;
-	kvb_work_add(op->r, &c->work);
+	kvb_op_work(op, &c->work);
 }
 
 void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, uint32_t off,

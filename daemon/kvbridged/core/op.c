@@ -135,7 +135,10 @@ void *kvb_op_take_data(struct kvb_op *op)
 void kvb_op_charge_segs(struct kvb_op *op)
 {
 	op->seg_bytes = op->map.v == op->inline_segs ? 0 : op->map.cap * sizeof(struct iovec);
+	if (!op->seg_bytes)
+		return;
 	op->r->seg_bytes += op->seg_bytes;
+	atomic_fetch_add_explicit(&op->qp->seg_bytes, op->seg_bytes, memory_order_relaxed);
 }
 
 uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
@@ -183,7 +186,11 @@ void kvb_op_answer(struct kvb_op *op, uint16_t status)
 		if (!status && op->map.n &&
 		    !kvb_regions_alive(op->regions, op->map.v, op->map.n))
 			status = GKV_SC_DATA_TRANSFER | GKV_DNR;
-		op->r->seg_bytes -= op->seg_bytes;
+		if (op->seg_bytes) {
+			op->r->seg_bytes -= op->seg_bytes;
+			atomic_fetch_sub_explicit(&op->qp->seg_bytes, op->seg_bytes,
+						  memory_order_relaxed);
+		}
 		kvb_segs_free(&op->map);
 		op->map.v = NULL;
 	}

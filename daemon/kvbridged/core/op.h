@@ -98,6 +98,7 @@ struct kvb_op {
 	bool late;		/* the deadline has passed */
 	bool listed;		/* on its reactor's deadline list */
 	bool resolving;		/* asking a store what became of it */
+	uint8_t flow;		/* of its session, see struct kvb_work */
 	uint16_t cid;
 	uint32_t rec;		/* record entry, or KVB_NO_REC */
 	struct kvb_qp *qp;
@@ -171,6 +172,13 @@ void *kvb_op_take_data(struct kvb_op *op);
  * when no further key of this shard can fit; then complete.
  */
 bool kvb_list_add(struct kvb_op *op, const uint8_t *key, uint8_t klen);
+
+/* Run the operation's work in slices; on its reactor. */
+static inline void kvb_op_work(struct kvb_op *op, struct kvb_work *w)
+{
+	w->flow = op->flow;
+	kvb_work_add(op->r, w);
+}
 
 /* Order of keys in a List: bytewise, the shorter first on a tie. */
 static inline int kvb_key_cmp(const uint8_t *a, uint8_t alen, const uint8_t *b, uint8_t blen)

@@ -11,6 +11,9 @@
 
 /* Scatter lists in flight on one reactor, beyond which it fetches no more commands. */
 #define SEG_BYTES_MAX (64u << 20)
+/* A queue pair with fewer commands outstanding has a claim on the last part of the pools. */
+#define MODEST 16u
+#define OPS_RESERVED 8u	/* one in so many */
 
 const char *kvb_qp_error_name(int reason)
 {
@@ -280,6 +283,7 @@ static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
 	op->nsegs = 0;
 	op->map.v = NULL;
 	op->seg_bytes = 0;
+	op->flow = qp->flow;
 	op->status = 0;
 	op->result = 0;
 	op->has_crc = op->has_client_crc = false;
@@ -355,6 +359,23 @@ static uint32_t cq_room(struct kvb_qp *qp, uint32_t want)
 	return want < limit ? want : limit;
 }
 
+/*
+ * An operation for a queue pair that has already fetched @more. What is left of the pools
+ * when they run out is for those that hold little of them: a hoarder waits for its own.
+ */
+static struct kvb_op *op_get(struct kvb_qp *qp, uint32_t more)
+{
+	struct kvb_reactor *r = qp->r;
+	bool modest = qp->outstanding + more < MODEST;
+
+	if (r->seg_bytes >= SEG_BYTES_MAX &&
+	    !(modest && !atomic_load_explicit(&qp->seg_bytes, memory_order_relaxed)))
+		return NULL;
+	if (r->used_ops >= r->max_ops - r->max_ops / OPS_RESERVED && !modest)
+		return NULL;
+	return kvb_op_get(r);
+}
+
 unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 {
 	struct kvb_reactor *r = qp->r;
@@ -388,7 +409,7 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	 * and the client must not be told that its slot is free.
 	 */
 	for (i = 0, slot = qp->sq_head; i < n; i++) {
-		ops[i] = r->seg_bytes < SEG_BYTES_MAX ? kvb_op_get(r) : NULL;
+		ops[i] = op_get(qp, i);
 		if (!ops[i]) {
 			kvb_count(&r->count.op_waits, 1);
 			break;
@@ -425,12 +446,11 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 	while (qp->nrecover && n < 32) {
 		uint32_t rec = qp->recover[qp->nrecover - 1];
 		struct gkv_rec_entry *e = &qp->entries[rec];
-		struct kvb_op *op = NULL;
+		struct kvb_op *op;
 		uint32_t state;
 
-		/* A forged record names as many long lists as it has entries. */
-		if (qp->r->seg_bytes < SEG_BYTES_MAX)
-			op = kvb_op_get(qp->r);
+		/* Outstanding ones are all of the record: only the pools bound them. */
+		op = op_get(qp, MODEST);
 		if (!op)
 			break;
 		qp->nrecover--;

@@ -74,6 +74,8 @@ struct kvb_qp {
 	struct kvb_region_set *regions;
 	struct kvb_decode_env env;
 	struct kvb_reactor *r;
+	uint8_t flow;			/* of the session */
+	_Atomic size_t seg_bytes;	/* scatter lists of its operations, on any reactor */
 
 	uint16_t *free_rec;	/* stack of free record entries */
 	uint32_t nfree_rec;

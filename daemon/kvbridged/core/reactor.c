@@ -124,21 +124,38 @@ void kvb_timer_cancel(struct kvb_reactor *r, struct kvb_timer *t)
 
 void kvb_work_add(struct kvb_reactor *r, struct kvb_work *w)
 {
+	unsigned int flow = w->flow % KVB_FLOWS;
+
 	w->next = NULL;
-	*r->work_tail = w;
-	r->work_tail = &w->next;
+	*r->flows[flow].tail = w;
+	r->flows[flow].tail = &w->next;
+	r->busy_flows |= 1ull << flow;
 }
 
-/* One slice of the work that has waited longest. */
+/* The first flow with work after the one that had the last turn. */
+static unsigned int next_flow(const struct kvb_reactor *r)
+{
+	uint64_t later = r->flow + 1 < KVB_FLOWS ? r->busy_flows >> (r->flow + 1) : 0;
+
+	if (later)
+		return r->flow + 1 + (unsigned int)__builtin_ctzll(later);
+	return (unsigned int)__builtin_ctzll(r->busy_flows);
+}
+
+/* One slice: however much work one session has, another's waits for one of its slices only. */
 static unsigned int work_slice(struct kvb_reactor *r)
 {
-	struct kvb_work *w = r->work_head;
+	struct kvb_work *w;
 
-	if (!w)
+	if (!r->busy_flows)
 		return 0;
-	r->work_head = w->next;
-	if (!r->work_head)
-		r->work_tail = &r->work_head;
+	r->flow = next_flow(r);
+	w = r->flows[r->flow].head;
+	r->flows[r->flow].head = w->next;
+	if (!w->next) {
+		r->flows[r->flow].tail = &r->flows[r->flow].head;
+		r->busy_flows &= ~(1ull << r->flow);
+	}
 	kvb_count(&r->count.slices, 1);
 	if (w->run(w))
 		kvb_work_add(r, w);
@@ -192,6 +209,7 @@ struct kvb_op *kvb_op_get(struct kvb_reactor *r)
 
 	if (op) {
 		r->free_ops = op->next;
+		r->used_ops++;
 		return op;
 	}
 	if (r->nops == r->max_ops)
@@ -201,6 +219,7 @@ struct kvb_op *kvb_op_get(struct kvb_reactor *r)
 		return NULL;
 	memset(op, 0, sizeof(*op));
 	r->nops++;
+	r->used_ops++;
 	return op;
 }
 
@@ -208,6 +227,7 @@ void kvb_op_put(struct kvb_reactor *r, struct kvb_op *op)
 {
 	op->next = r->free_ops;
 	r->free_ops = op;
+	r->used_ops--;
 }
 
 /* ---- Queue pairs: hot ones are scanned every turn, cold ones in rotation ---- */
@@ -269,11 +289,12 @@ void kvb_reactor_del_qp(struct kvb_reactor *r, struct kvb_qp *qp)
 		r->cold_pos = r->nhot;
 }
 
-static unsigned int scan(struct kvb_reactor *r)
+/* The hot ones from @i up to @end. */
+static unsigned int scan_hot(struct kvb_reactor *r, unsigned int i, unsigned int end)
 {
-	unsigned int n = 0, left, end;
+	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < r->nhot;) {
+	while (i < end && i < r->nhot) {
 		struct kvb_qp *qp = r->qps[i];
 
 		if (qp->state != KVB_QP_RUNNING) {
@@ -289,6 +310,18 @@ static unsigned int scan(struct kvb_reactor *r)
 		}
 		i++;
 	}
+	return n;
+}
+
+static unsigned int scan(struct kvb_reactor *r)
+{
+	unsigned int n, left, end, first = 0;
+
+	/* Begin elsewhere each time: what is scarce must not always go to the same. */
+	if (r->nhot)
+		first = r->hot_pos++ % r->nhot;
+	n = scan_hot(r, first, r->nhot);
+	n += scan_hot(r, 0, first);
 	left = r->nqps - r->nhot;
 	if (!left)
 		return n;
@@ -357,7 +390,7 @@ static void nap(struct kvb_reactor *r)
 	__atomic_store_n(&r->state->sleeping, 1, __ATOMIC_SEQ_CST);
 	/* Pairs with the barrier between doorbell and look at this flag. */
 	kvb_full_barrier();
-	if (!atomic_load(&r->inbox.head) && !any_rung(r) && wait) {
+	if (!atomic_load(&r->inbox.head) && !r->busy_flows && !any_rung(r) && wait) {
 		kvb_count(&r->count.sleeps, 1);
 		if (wait == UINT64_MAX) {
 			io_uring_wait_cqe(&r->ring, &cqe);

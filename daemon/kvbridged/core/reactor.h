@@ -51,10 +51,14 @@ void kvb_timer_cancel(struct kvb_reactor *r, struct kvb_timer *t);		/* idle: no-
 
 struct kvb_work {
 	bool (*run)(struct kvb_work *w);	/* one slice; true while there is more */
+	uint8_t flow;				/* whose it is: each flow has its turn */
 	struct kvb_work *next;
 };
 
-/* Run @w at the next turns, in rotation with others. Slices should stay below 20 us. */
+/*
+ * Run @w at the next turns, in rotation with that of other flows, behind older work of its
+ * own. Slices should stay below 20 us. For an operation's work: kvb_op_work().
+ */
 void kvb_work_add(struct kvb_reactor *r, struct kvb_work *w);
 
 /* ---- Messages ---- */

@@ -16,6 +16,8 @@
 #include "core/store.h"
 #include "core/timer.h"
 
+#define KVB_FLOWS 64u
+
 struct kvb_deadline_list {
 	struct kvb_op *head, *tail;	/* oldest first: one deadline per namespace */
 };
@@ -42,17 +44,24 @@ struct kvb_reactor {
 	unsigned int nqps, nhot, cap;
 	unsigned int cold_pos;
 	uint64_t cold_round;		/* when the walk over the cold ones began */
+	unsigned int hot_pos;		/* where the next scan begins */
 	unsigned int npolled;		/* queue pairs nobody wakes us for */
 	unsigned int nstalled;		/* ones whose client must first read completions */
 	unsigned int ndeadlines;	/* operations on the deadline lists */
 
 	struct kvb_mailbox inbox;
-	struct kvb_work *work_head, **work_tail;
+	/* Work in slices: a queue for each flow, and which are not empty. */
+	struct {
+		struct kvb_work *head, **tail;
+	} flows[KVB_FLOWS];
+	uint64_t busy_flows;
+	unsigned int flow;		/* whose turn was last */
 	struct kvb_timers timers;
 	struct kvb_bufs bufs;
 
 	struct kvb_op *free_ops;
 	uint32_t nops, max_ops;
+	uint32_t used_ops;
 	size_t op_bytes;
 	size_t seg_bytes;		/* scatter lists of operations in flight */
 	struct kvb_deadline_list *deadlines;	/* by namespace index */

@@ -218,7 +218,8 @@ int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 	r->nss = conf->nss;
 	r->nns = conf->nns;
 	r->max_ops = conf->max_ops;
-	r->work_tail = &r->work_head;
+	for (unsigned int i = 0; i < KVB_FLOWS; i++)
+		r->flows[i].tail = &r->flows[i].head;
 	kvb_bufs_init(&r->bufs, conf->buffer_bytes);
 	for (unsigned int i = 0; i < r->nns; i++) {
 		if (r->nss[i]->op_size > priv)

@@ -387,7 +387,7 @@ static void mem_list(struct kvb_store *st, struct kvb_op *op)
 	p->at = loc_key_make(op->key, op->klen);
 	p->after = false;
 	p->work.run = list_slice;
-	kvb_work_add(op->r, &p->work);
+	kvb_op_work(op, &p->work);
 }
 
 static void mem_flush(struct kvb_store *st, struct kvb_op *op)

@@ -37,5 +37,5 @@ void loc_list_op(struct kvb_store *st, struct kvb_op *op)
 	lop->list_key = lop->key;	/* inclusive */
 	lop->work.run = list_slice;
 	if (list_slice(&lop->work))
-		kvb_work_add(op->r, &lop->work);
+		kvb_op_work(op, &lop->work);
 }
