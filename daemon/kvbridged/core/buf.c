@@ -43,7 +43,8 @@ static size_t class_len(unsigned int class)
 void kvb_bufs_init(struct kvb_bufs *b, size_t budget)
 {
 	*b = (struct kvb_bufs){ .budget = budget };
-	b->wait_tail = &b->wait_head;
+	for (unsigned int i = 0; i < KVB_BUF_FLOWS; i++)
+		b->flows[i].tail = &b->flows[i].head;
 }
 
 static void unmap(void *buf)
@@ -112,7 +113,7 @@ void *kvb_bufs_alloc(struct kvb_bufs *b, size_t len)
 	size_t size = class_len(class);
 	void *buf;
 
-	if (b->out + size > b->budget)
+	if (b->out + size > b->budget || (b->busy_flows && !b->serving))
 		return NULL;
 	if (b->free[class]) {
 		struct kvb_buf_free *f = b->free[class];
@@ -133,6 +134,34 @@ void *kvb_bufs_alloc(struct kvb_bufs *b, size_t len)
 	return buf;
 }
 
+/* The first flow with waiters after the one that was served last. */
+static unsigned int next_flow(const struct kvb_bufs *b)
+{
+	uint64_t later = b->flow + 1 < KVB_BUF_FLOWS ? b->busy_flows >> (b->flow + 1) : 0;
+
+	if (later)
+		return b->flow + 1 + (unsigned int)__builtin_ctzll(later);
+	return (unsigned int)__builtin_ctzll(b->busy_flows);
+}
+
+static void enqueue(struct kvb_bufs *b, struct kvb_buf_waiter *w)
+{
+	unsigned int flow = w->flow % KVB_BUF_FLOWS;
+
+	w->next = NULL;
+	*b->flows[flow].tail = w;
+	b->flows[flow].tail = &w->next;
+	b->busy_flows |= 1ull << flow;
+}
+
+static void fix_flow(struct kvb_bufs *b, unsigned int flow)
+{
+	if (b->flows[flow].head)
+		return;
+	b->flows[flow].tail = &b->flows[flow].head;
+	b->busy_flows &= ~(1ull << flow);
+}
+
 /*
  * A waiter that is served may finish at once and free its buffer, which leads back here:
  * the outer loop goes on instead of the stack growing with the queue.
@@ -142,17 +171,19 @@ static void serve_waiters(struct kvb_bufs *b)
 	if (b->serving)
 		return;
 	b->serving = true;
-	while (b->wait_head) {
-		struct kvb_buf_waiter *w = b->wait_head;
+	while (b->busy_flows) {
+		unsigned int flow = next_flow(b);
+		struct kvb_buf_waiter *w = b->flows[flow].head;
 
+		/* Its turn does not pass: memory gathers for it until it fits. */
 		if (b->out + class_len(class_of(w->len)) > b->budget)
 			break;
-		b->wait_head = w->next;
-		if (!b->wait_head)
-			b->wait_tail = &b->wait_head;
+		b->flows[flow].head = w->next;
+		fix_flow(b, flow);
+		b->flow = flow;
 		w->fn(w);
 		/* It waits again: the system has no memory, though the budget has. */
-		if (b->wait_tail == &w->next)
+		if (b->flows[flow].tail == &w->next)
 			break;
 	}
 	b->serving = false;
@@ -194,20 +225,26 @@ size_t kvb_buf_size(const void *buf)
 
 void kvb_bufs_wait(struct kvb_bufs *b, struct kvb_buf_waiter *w)
 {
-	w->next = NULL;
-	*b->wait_tail = w;
-	b->wait_tail = &w->next;
+	enqueue(b, w);
 	kvb_count(&b->waits, 1);
+	/* Nothing is lent that could come back: whoever waits does so for the system. */
+	if (!b->out)
+		serve_waiters(b);
 }
 
 void kvb_bufs_unwait(struct kvb_bufs *b, struct kvb_buf_waiter *w)
 {
-	for (struct kvb_buf_waiter **p = &b->wait_head; *p; p = &(*p)->next) {
+	unsigned int flow = w->flow % KVB_BUF_FLOWS;
+
+	for (struct kvb_buf_waiter **p = &b->flows[flow].head; *p; p = &(*p)->next) {
 		if (*p != w)
 			continue;
 		*p = w->next;
 		if (!w->next)
-			b->wait_tail = p;
-		return;
+			b->flows[flow].tail = p;
+		fix_flow(b, flow);
+		break;
 	}
+	/* The others may have waited for it only. */
+	serve_waiters(b);
 }

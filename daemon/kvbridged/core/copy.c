@@ -140,6 +140,7 @@ void kvb_op_stage(struct kvb_op *op)
 	}
 	op->stage = KVB_STAGE_BUFFER;
 	op->wait.fn = stage_retry;
+	op->wait.flow = op->flow;
 	op->wait.len = padded(op->len);
 	kvb_buf_wait(op->r, &op->wait);
 }

@@ -216,6 +216,7 @@ void kvb_list_start(struct kvb_op *op)
 		return;
 	}
 	op->wait.fn = list_retry;
+	op->wait.flow = op->flow;
 	op->wait.len = list_bytes(op);
 	kvb_buf_wait(op->r, &op->wait);
 }

@@ -82,8 +82,9 @@ void kvb_buf_free(struct kvb_reactor *r, void *buf);
 size_t kvb_buf_size(const void *buf);
 
 struct kvb_buf_waiter {
-	void (*fn)(struct kvb_buf_waiter *w);	/* try again; FIFO */
+	void (*fn)(struct kvb_buf_waiter *w);	/* try again */
 	size_t len;
+	uint8_t flow;				/* flows have turns; FIFO within one */
 	struct kvb_buf_waiter *next;
 };
 void kvb_buf_wait(struct kvb_reactor *r, struct kvb_buf_waiter *w);
