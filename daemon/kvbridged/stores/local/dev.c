@@ -160,10 +160,23 @@ static void unclaim(struct loc_file *f)
 	pthread_mutex_unlock(&open_lock);
 }
 
+/* Does a read of one sector into memory aligned to one work? */
+static bool sector_reads(const struct loc_file *f)
+{
+	void *buf;
+	bool ok;
+
+	if (posix_memalign(&buf, LOC_BLK, LOC_BLK))
+		return false;
+	ok = pread(f->fd, (char *)buf + 512, 512, 512) == 512;
+	free(buf);
+	return ok;
+}
+
 /* What direct I/O to this file asks of memory and offsets. */
 static int alignment(struct loc_file *f, struct kvb_err *err)
 {
-	uint32_t mem = 512, off = 512;
+	uint32_t mem = 0, off = 0;
 #ifdef STATX_DIOALIGN
 	struct statx sx;
 
@@ -176,6 +189,9 @@ static int alignment(struct loc_file *f, struct kvb_err *err)
 		off = sx.stx_dio_offset_align;
 	}
 #endif
+	/* Where the file system does not say, a trial does. */
+	if (!f->blkdev && !off)
+		mem = off = sector_reads(f) ? 512 : LOC_BLK;
 	if (!f->blkdev) {
 		f->lbs = off;
 		f->mem_mask = mem - 1;
