@@ -391,7 +391,7 @@ int loc_super_open(struct loc_store *ls, struct kvb_err *err)
 		}
 	}
 	if (!ret && !blank)
-		ret = kvb_fail(err, EEXIST, "%s: holds something that is not ours (local.format = yes "
+		ret = kvb_fail(err, EEXIST, "%s: holds something that is not ours (local.format = on "
 			       "overwrites it)", ls->file[foreign].path);
 	if (!ret && (!any || half_formatted(ls, found)))
 		ret = format(ls, buf, err);
