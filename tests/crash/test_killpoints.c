@@ -102,6 +102,8 @@ static void under_load(const char *store, bool again)
 			unsigned int n = nth[k] + i / nlabels * 7;
 			bool died, went_on;
 
+			if (k % 2 && (again || rig_slowdown() > 1) && rounds == 1)
+				continue;
 			snprintf(env, sizeof(env), "GKV_KILLPOINT=%s:%u", label, n);
 			if (!again && !load_settle(l, 60)) {
 				last_failed = !tap_ok(false, "%s, before %s:%u: every command ends",
