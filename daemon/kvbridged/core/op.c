@@ -4,9 +4,14 @@
  */
 #include "core/op.h"
 
+#include <endian.h>
+
 #include "core/hash.h"
 #include "core/killpoint.h"
 #include "core/reactor_priv.h"
+
+/* Entries of a scatter list that is walked at once, wherever the operation is. */
+#define SHORT_LIST 512u
 
 static bool is_mutation(const struct kvb_op *op)
 {
@@ -79,7 +84,8 @@ void kvb_deadlines_run(struct kvb_reactor *r)
 		uint64_t limit = atomic_load_explicit(&r->nss[i]->deadline_ns,
 						      memory_order_relaxed);
 
-		while (l->head && r->now - l->head->start_ns >= limit)
+		/* Signed: an operation may come from a reactor whose clock reading is newer. */
+		while (l->head && (int64_t)(r->now - l->head->start_ns) >= (int64_t)limit)
 			op_expire(l->head);
 	}
 }
@@ -132,13 +138,20 @@ void *kvb_op_take_data(struct kvb_op *op)
 	return data;
 }
 
+/* On the operation's reactor: its scatter list takes @bytes now. */
+static void charge_segs(struct kvb_op *op, size_t bytes)
+{
+	if (bytes == op->seg_bytes)
+		return;
+	op->r->seg_bytes += bytes - op->seg_bytes;
+	atomic_fetch_add_explicit(&op->qp->seg_bytes, bytes - op->seg_bytes,
+				  memory_order_relaxed);
+	op->seg_bytes = bytes;
+}
+
 void kvb_op_charge_segs(struct kvb_op *op)
 {
-	op->seg_bytes = op->map.v == op->inline_segs ? 0 : op->map.cap * sizeof(struct iovec);
-	if (!op->seg_bytes)
-		return;
-	op->r->seg_bytes += op->seg_bytes;
-	atomic_fetch_add_explicit(&op->qp->seg_bytes, op->seg_bytes, memory_order_relaxed);
+	charge_segs(op, op->map.v == op->inline_segs ? 0 : op->map.cap * sizeof(struct iovec));
 }
 
 uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
@@ -186,14 +199,10 @@ void kvb_op_answer(struct kvb_op *op, uint16_t status)
 		if (!status && op->map.n &&
 		    !kvb_regions_alive(op->regions, op->map.v, op->map.n))
 			status = GKV_SC_DATA_TRANSFER | GKV_DNR;
-		if (op->seg_bytes) {
-			op->r->seg_bytes -= op->seg_bytes;
-			atomic_fetch_sub_explicit(&op->qp->seg_bytes, op->seg_bytes,
-						  memory_order_relaxed);
-		}
 		kvb_segs_free(&op->map);
 		op->map.v = NULL;
 	}
+	charge_segs(op, 0);
 	op->status = status;
 	if (op->data) {
 		kvb_bufs_free(&op->r->bufs, op->data);
@@ -286,12 +295,61 @@ void kvb_op_staged(struct kvb_op *op)
 		kvb_op_call(op);
 }
 
+/*
+ * How much memory the scatter list of a Store or Retrieve may come to take, as its data
+ * pointer says; 0 when it is short. A long one takes time to walk, too.
+ */
+static size_t long_list(const struct kvb_op *op)
+{
+	const struct gkv_sgl_desc *d = &op->sqe.dptr.sgl;
+	uint32_t most = kvb_sgl_max_descs(op->len), n = op->len / KVB_PRP_PAGE;
+
+	if (op->opcode != GKV_OP_STORE && op->opcode != GKV_OP_RETRIEVE)
+		return 0;
+	if (op->sqe.flags >> GKV_SQE_PSDT_SHIFT != GKV_PSDT_PRP) {
+		n = 1;
+		if (d->type == GKV_SGL_LAST_SEGMENT)
+			n = le32toh(d->len) / sizeof(*d);
+		else if (d->type == GKV_SGL_SEGMENT)
+			n = most;
+		if (n > most)
+			n = most;
+	}
+	return n > SHORT_LIST ? n * sizeof(struct iovec) : 0;
+}
+
+static bool begin_slice(struct kvb_work *w)
+{
+	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
+
+	if (op->late) {
+		kvb_op_answer(op, KVB_TIMED_OUT);
+		return false;
+	}
+	/* Whoever holds nothing yet goes on: it does not wait for others. */
+	if (op->r->seg_bytes >= KVB_SEG_BYTES_MAX &&
+	    atomic_load_explicit(&op->qp->seg_bytes, memory_order_relaxed))
+		return true;
+	charge_segs(op, long_list(op));
+	op_begin(op);
+	return false;
+}
+
+/* Not inside its first submission. A long list is walked when its session has its turn. */
+static void begin_in_turn(struct kvb_op *op)
+{
+	kvb_deadline_add(op);
+	if (!long_list(op)) {
+		op_begin(op);
+		return;
+	}
+	op->copy.work.run = begin_slice;
+	kvb_op_work(op, &op->copy.work);
+}
+
 static void begin_msg(struct kvb_msg *m)
 {
-	struct kvb_op *op = kvb_op_of_msg(m);
-
-	kvb_deadline_add(op);
-	op_begin(op);
+	begin_in_turn(kvb_op_of_msg(m));
 }
 
 void kvb_op_prepare(struct kvb_op *op)
@@ -325,9 +383,10 @@ bool kvb_op_submit(struct kvb_op *op)
 		}
 		return false;
 	}
+	if (op->sync && long_list(op))
+		op_detach(op);
 	if (!op->sync) {
-		kvb_deadline_add(op);
-		op_begin(op);
+		begin_in_turn(op);
 		return false;
 	}
 	op_begin(op);
