@@ -40,18 +40,18 @@ static struct rig rig;
 /* ---- The client that dies ---- */
 
 /* A load of everything, until killed. */
-static void __attribute__((noreturn)) client_load(void)
+static void __attribute__((noreturn)) client_load(const char *socket)
 {
 	static const struct load_opts opts = { .threads = 2, .qps = 3, .depth = 32, .busy = 12,
 					       .keys = 30, .value_min = 8, .value_max = 200000 };
 
-	load_start(rig.socket, &opts);
+	load_start(socket, &opts);
 	for (;;)
 		pause();
 }
 
 /* Stores of one large value over and over. */
-static void __attribute__((noreturn)) client_store(void)
+static void __attribute__((noreturn)) client_store(const char *socket)
 {
 	struct suite_key key = suite_key("big");
 	struct gkv_mem *mem;
@@ -59,7 +59,7 @@ static void __attribute__((noreturn)) client_store(void)
 	struct gkv_qp *qp;
 	struct gkv *g;
 
-	if (gkv_connect(&g, rig.socket, 2, 0) || gkv_ns_open(g, "main", 0, NULL) ||
+	if (gkv_connect(&g, socket, 2, 0) || gkv_ns_open(g, "main", 0, NULL) ||
 	    gkv_mem_alloc(g, BIG, &mem) || gkv_qp_create(g, NULL, &qp))
 		_exit(1);
 	suite_cmd(&cmd, GKV_STORE, 1, &key);
@@ -74,8 +74,11 @@ static void __attribute__((noreturn)) client_store(void)
 	}
 }
 
-/* Fork it, and kill it @us after it has begun. False when it ended by itself. */
-static bool kill_one(void (*client)(void), unsigned int us)
+/*
+ * Run this program as @client, and kill it @us after it has begun. False when it ended by
+ * itself.
+ */
+static bool kill_one(const char *client, unsigned int us)
 {
 	int status;
 	pid_t pid;
@@ -86,10 +89,10 @@ static bool kill_one(void (*client)(void), unsigned int us)
 		return false;
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		client();
+		execl("/proc/self/exe", "client", client, rig.socket, (char *)NULL);
 		_exit(1);
 	}
-	usleep(us);
+	usleep(us * rig_slowdown());
 	kill(pid, SIGKILL);
 	return waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
 	       WTERMSIG(status) == SIGKILL;
@@ -190,7 +193,7 @@ static bool settle(struct gkv *g, struct holdings *h)
 static void run(const char *store)
 {
 	unsigned int kills = getenv("GKV_LONG") ? 300 : 50, ok = 0, usable = 0, whole = 0;
-	const uint64_t bound = SEC * 2 * rig_slowdown();
+	const uint64_t bound = SEC * 5 * rig_slowdown();
 	struct suite_key key = suite_key("big");
 	uint64_t seed = rig_now() | 1, slowest = 0;
 	struct gkv_ns_info info = { .size = sizeof(info) };
@@ -213,8 +216,8 @@ static void run(const char *store)
 	}
 	/* What pools keep of their first use is no leak. */
 	for (unsigned int i = 0; i < 10; i++) {
-		kill_one(client_load, 80000);
-		kill_one(client_store, 60000);
+		kill_one("load", 80000);
+		kill_one("store", 60000);
 	}
 	tap_ok(settle(g, &base), "%s: sessions of killed clients end", store);
 
@@ -223,7 +226,7 @@ static void run(const char *store)
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
 		/* From before hello to deep in the load. */
-		ok += kill_one(client_load, (unsigned int)(seed % (i % 2 ? 80000 : 5000)));
+		ok += kill_one("load", (unsigned int)(seed % (i % 2 ? 80000 : 5000)));
 	}
 	tap_ok(ok == kills && rig_alive(&rig),
 	       "%s: F95, F107: the daemon outlives %u clients killed with commands in flight", store,
@@ -235,7 +238,7 @@ static void run(const char *store)
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
-		kill_one(client_store, 10000 + (unsigned int)(seed % 40000));
+		kill_one("store", 10000 + (unsigned int)(seed % 40000));
 		start = rig_now();
 		suite_cmd(&cmd, GKV_RETRIEVE, 1, &key);
 		cmd.buf = gkv_mem_addr(mem);
@@ -263,11 +266,12 @@ static void run(const char *store)
 		   store)) {
 		tap_ok(end.qps == base.qps && end.regions == base.regions && end.fds <= base.fds,
 		       "%s: F95: queue pairs, regions and descriptors are as before", store);
-		/* Threads' own heaps and pools breathe a little. */
-		tap_ok(end.maps <= base.maps + 16, "%s: F95: mappings are as before", store);
-		if (!*(getenv("GKV_SAN") ? getenv("GKV_SAN") : ""))
+		/* Heaps and pools breathe a little; a sanitizer's shadow does nothing else. */
+		if (rig_slowdown() == 1) {
+			tap_ok(end.maps <= base.maps + 64, "%s: F95: mappings are as before", store);
 			tap_ok(end.rss_kib < base.rss_kib + 32768,
 			       "%s: F98: memory stays flat over %u kills", store, 2 * kills);
+		}
 		tap_diag("before: %llu descriptors, %llu mappings, %llu KiB; after: %llu, %llu, %llu",
 			 (unsigned long long)base.fds, (unsigned long long)base.maps,
 			 (unsigned long long)base.rss_kib, (unsigned long long)end.fds,
@@ -277,10 +281,14 @@ static void run(const char *store)
 	rig_fini(&rig);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const char *store;
 
+	if (argc == 3 && !strcmp(argv[1], "load"))
+		client_load(argv[2]);
+	if (argc == 3 && !strcmp(argv[1], "store"))
+		client_store(argv[2]);
 	while ((store = suite_next_store()))
 		run(store);
 	return tap_done();

@@ -126,7 +126,7 @@ static unsigned int pages_written(const struct client *c)
 /* A daemon with throttled I/O; only it, so that its successor is as fast as can be. */
 static void throttled(void)
 {
-	if (!throttle_set(&slow, SLOW) || !throttle_add(&slow, rig.pid))
+	if (!throttle_set(&slow, SLOW / rig_slowdown()) || !throttle_add(&slow, rig.pid))
 		give_up("throttle");
 }
 
@@ -163,7 +163,7 @@ static void reads_into_client_memory(void)
 	poison(dead.buf, (size_t)NVALUES * VALUE);
 	throttled();
 	submit_all(&dead, GKV_RETRIEVE, "read");
-	usleep(300000);
+	usleep(300000 * rig_slowdown());
 	took = replace(&dead, &late);
 	tap_ok(late > 0, "reads of the dead daemon landed after it was gone");
 	tap_diag("%u pages landed late, the successor answered after %llu ms", late,
@@ -195,7 +195,7 @@ static void writes_into_extents(void)
 	fill(&dead, 200);
 	throttled();
 	submit_all(&dead, GKV_STORE, "write");
-	usleep(300000);
+	usleep(300000 * rig_slowdown());
 	took = replace(&dead, NULL);
 	tap_diag("the successor answered after %llu ms", (unsigned long long)(took / 1000000));
 	tap_ok(took > SEC / 2, "the successor waits for writes of the dead daemon");
