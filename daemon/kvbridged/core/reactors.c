@@ -26,7 +26,9 @@ static int ring_init(struct kvb_reactor *r, struct kvb_err *err)
 {
 	/* Best first; older kernels lack some of the flags. */
 	static const unsigned int flags[] = {
-		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
+		/* Without the flag nothing tells a busy reactor of completions to be fetched. */
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+			IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
 		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
 		IORING_SETUP_CQSIZE,
 	};
