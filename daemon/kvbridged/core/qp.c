@@ -9,8 +9,6 @@
 #include "core/killpoint.h"
 #include "core/reactor_priv.h"
 
-/* Scatter lists in flight on one reactor, beyond which it fetches no more commands. */
-#define SEG_BYTES_MAX (64u << 20)
 /* A queue pair with fewer commands outstanding has a claim on the last part of the pools. */
 #define MODEST 16u
 #define OPS_RESERVED 8u	/* one in so many */
@@ -368,7 +366,7 @@ static struct kvb_op *op_get(struct kvb_qp *qp, uint32_t more)
 	struct kvb_reactor *r = qp->r;
 	bool modest = qp->outstanding + more < MODEST;
 
-	if (r->seg_bytes >= SEG_BYTES_MAX &&
+	if (r->seg_bytes >= KVB_SEG_BYTES_MAX &&
 	    !(modest && !atomic_load_explicit(&qp->seg_bytes, memory_order_relaxed)))
 		return NULL;
 	if (r->used_ops >= r->max_ops - r->max_ops / OPS_RESERVED && !modest)

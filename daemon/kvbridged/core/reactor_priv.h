@@ -17,6 +17,8 @@
 #include "core/timer.h"
 
 #define KVB_FLOWS 64u
+/* Scatter lists in flight on one reactor, beyond which no more long ones are begun. */
+#define KVB_SEG_BYTES_MAX (64u << 20)
 
 struct kvb_deadline_list {
 	struct kvb_op *head, *tail;	/* oldest first: one deadline per namespace */
