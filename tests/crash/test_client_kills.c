@@ -269,7 +269,7 @@ static void run(const char *store)
 		/* Heaps and pools breathe a little; a sanitizer's shadow does nothing else. */
 		if (rig_slowdown() == 1) {
 			tap_ok(end.maps <= base.maps + 64, "%s: F95: mappings are as before", store);
-			tap_ok(end.rss_kib < base.rss_kib + 32768,
+			tap_ok(end.rss_kib < base.rss_kib + 65536,
 			       "%s: F98: memory stays flat over %u kills", store, 2 * kills);
 		}
 		tap_diag("before: %llu descriptors, %llu mappings, %llu KiB; after: %llu, %llu, %llu",
