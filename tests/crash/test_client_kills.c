@@ -264,11 +264,13 @@ static void run(const char *store)
 
 	if (tap_ok(settle(g, &end), "%s: F99: nothing of the dead is left in the daemon's lists",
 		   store)) {
-		tap_ok(end.qps == base.qps && end.regions == base.regions && end.fds <= base.fds,
+		tap_ok(end.qps == base.qps && end.regions == base.regions &&
+			       end.fds <= base.fds,
 		       "%s: F95: queue pairs, regions and descriptors are as before", store);
 		/* Heaps and pools breathe a little; a sanitizer's shadow does nothing else. */
 		if (rig_slowdown() == 1) {
-			tap_ok(end.maps <= base.maps + 64, "%s: F95: mappings are as before", store);
+			tap_ok(end.maps <= base.maps + 64, "%s: F95: mappings are as before",
+			       store);
 			tap_ok(end.rss_kib < base.rss_kib + 65536,
 			       "%s: F98: memory stays flat over %u kills", store, 2 * kills);
 		}

@@ -160,7 +160,8 @@ static void make_history(struct lin_op *ops, size_t n, unsigned int width, uint6
 			value = LIN_ABSENT_VALUE;
 			break;
 		}
-		if ((op->kind == LIN_STORE || op->kind == LIN_DELETE) && !(next_random(&seed) % 500)) {
+		if ((op->kind == LIN_STORE || op->kind == LIN_DELETE) &&
+		    !(next_random(&seed) % 500)) {
 			op->outcome = LIN_UNKNOWN;
 			op->ret = LIN_NEVER;
 		}

@@ -46,7 +46,8 @@ struct search {
 const char *lin_kind_name(uint8_t kind)
 {
 	static const char *const names[LIN_NKINDS] = {
-		"Store", "Store new", "Store over", "Retrieve", "Delete", "Delete existing", "Exist",
+		"Store", "Store new", "Store over", "Retrieve",
+		"Delete", "Delete existing", "Exist",
 	};
 
 	return kind < LIN_NKINDS ? names[kind] : "?";

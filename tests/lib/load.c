@@ -120,7 +120,9 @@ static uint8_t pick_kind(struct load_thread *t)
 	};
 	uint64_t r = load_random(&t->random);
 
-	return t->load->opts.mutations ? mutations[r % sizeof(mutations)] : mixed[r % sizeof(mixed)];
+	if (t->load->opts.mutations)
+		return mutations[r % sizeof(mutations)];
+	return mixed[r % sizeof(mixed)];
 }
 
 /* Fill in the next command; returns its place in the history. */
