@@ -32,7 +32,11 @@ static void low_set(struct loc_shard *sh)
 			       ? UINT64_MAX
 			       : loc_container(sh->seqs.next, struct loc_op, seq_link)->seq;
 
-	atomic_store(&sh->low, low < sh->frozen ? low : sh->frozen);
+	if (sh->frozen < low)
+		low = sh->frozen;
+	if (sh->held < low)
+		low = sh->held;
+	atomic_store(&sh->low, low);
 }
 
 void loc_seq_get(struct loc_shard *sh, struct loc_op *lop)
@@ -41,16 +45,27 @@ void loc_seq_get(struct loc_shard *sh, struct loc_op *lop)
 	 * Shown before it is taken: whoever reads next_seq first and then every shard's low
 	 * cannot miss it.
 	 */
-	if (loc_list_empty(&sh->seqs) && sh->frozen == UINT64_MAX)
+	if (loc_list_empty(&sh->seqs) && sh->frozen == UINT64_MAX && sh->held == UINT64_MAX)
 		atomic_store(&sh->low, atomic_load(&sh->ls->next_seq));
 	lop->seq = atomic_fetch_add(&sh->ls->next_seq, 1);
 	loc_list_add(&sh->seqs, &lop->seq_link);
 	low_set(sh);
 }
 
-void loc_seq_put(struct loc_shard *sh, struct loc_op *lop)
+uint64_t loc_seq_put(struct loc_shard *sh, struct loc_op *lop)
 {
+	uint64_t held = sh->held;
+
 	loc_list_del(&lop->seq_link);
+	if (lop->seq < held)
+		sh->held = lop->seq;
+	low_set(sh);
+	return held;
+}
+
+void loc_seq_answered(struct loc_shard *sh, uint64_t held)
+{
+	sh->held = held;
 	low_set(sh);
 }
 

@@ -64,6 +64,7 @@ static struct loc_shard *shard_new(struct loc_store *ls, unsigned int id)
 	loc_list_init(&sh->waiters);
 	loc_list_init(&sh->bounce_wait);
 	sh->frozen = UINT64_MAX;
+	sh->held = UINT64_MAX;
 	atomic_init(&sh->low, UINT64_MAX);
 	sh->twait_tail = &sh->twait_head;
 	loc_steal_init(sh);

@@ -202,6 +202,7 @@ struct loc_shard {
 	struct loc_link seqs;		/* mutations under way, by sequence */
 	_Atomic uint64_t low;		/* the first of them; UINT64_MAX: none */
 	uint64_t frozen;		/* a slot of unknown state: never go past it */
+	uint64_t held;		/* committed, and about to be answered */
 
 	struct loc_link reads;		/* Retrieves under way, in order */
 	uint64_t rd_next;
@@ -494,9 +495,14 @@ static inline bool loc_flush_over(struct loc_store *ls, uint64_t tag)
 void loc_flush_want(struct loc_store *ls, uint64_t tag);
 /* Call @w->fn when a flush that covers everything complete now is over. */
 void loc_flush_wait(struct loc_shard *sh, struct loc_waiter *w);
-/* Sequences: @lop gets the next one, and later leaves. */
+/*
+ * Sequences: @lop gets the next one, and later leaves. The watermark passes it only after
+ * loc_seq_answered() with what loc_seq_put() returned: up to then the operation is not
+ * recorded as done, and its id must be found.
+ */
 void loc_seq_get(struct loc_shard *sh, struct loc_op *lop);
-void loc_seq_put(struct loc_shard *sh, struct loc_op *lop);
+uint64_t loc_seq_put(struct loc_shard *sh, struct loc_op *lop);
+void loc_seq_answered(struct loc_shard *sh, uint64_t held);
 /* Never let the watermark reach @seq. */
 void loc_seq_freeze(struct loc_shard *sh, uint64_t seq);
 void loc_kick_init(struct loc_kick *k, struct loc_shard *sh, void (*fn)(struct kvb_msg *));

@@ -467,16 +467,17 @@ static void mutate_commit(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 	bool del = lop->op->opcode == GKV_OP_DELETE;
-	uint64_t bytes = del ? 0 : lop->want;
+	uint64_t bytes = del ? 0 : lop->want, held;
 
 	kvb_killpoint("local-commit");
 	if (del)
 		delete_commit(lop);
 	else
 		store_commit(lop);
-	loc_seq_put(sh, lop);
+	held = loc_seq_put(sh, lop);
 	loc_old_retire(sh, lop, del);
 	mutate_end(lop, GKV_SC_SUCCESS);
+	loc_seq_answered(sh, held);
 	loc_dirty(sh, bytes);
 	if (!sh->ls->vcache)
 		loc_reclaim(sh);
@@ -486,14 +487,16 @@ static void failed_end(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 	struct loc_ent *e;
+	uint64_t held;
 
 	if (lop->op->opcode != GKV_OP_DELETE) {
 		e = loc_bt_find(&sh->index, &lop->key);
 		if (e->flags & LOC_ENT_PENDING)
 			loc_bt_remove(&sh->index, &lop->key);
 	}
-	loc_seq_put(sh, lop);
+	held = loc_seq_put(sh, lop);
 	mutate_end(lop, loc_status(lop->err, true));
+	loc_seq_answered(sh, held);
 	loc_dirty(sh, 0);
 }
 
