@@ -417,6 +417,97 @@ static void test_memlock(void)
 	rig_fini(&small);
 }
 
+/* Every piece of client memory lies between pages nobody can touch. */
+static void test_guard_pages(void)
+{
+	char path[64], line[512], before[8] = "";
+	unsigned int maps = 0, unguarded = 0;
+	bool after = false;
+	struct raw_qp qp;
+	struct raw r;
+	FILE *f;
+
+	session(&r);
+	if (raw_data(&r, 0x10000) || raw_qp_open(&r, &qp, 1, 8, 0))
+		exit(1);
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)rig.pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char perms[8] = "";
+
+		sscanf(line, "%*s %7s", perms);
+		if (after && perms[0] != '-')
+			unguarded++;
+		after = strstr(line, "/memfd:gkv-test") != NULL;
+		if (after) {
+			maps++;
+			unguarded += before[0] != '-';
+		}
+		memcpy(before, perms, sizeof(before));
+	}
+	if (f)
+		fclose(f);
+	tap_ok(maps == 5 && !unguarded, "F114: each of %u mappings lies between guard pages", maps);
+	raw_close(&r);
+	raw_qp_free(&qp);
+}
+
+static void test_queue_pair_loop(void)
+{
+	unsigned int n = 600 / rig_slowdown();
+	struct raw_qp qp;
+	bool ok = true;
+	struct raw r;
+
+	session(&r);
+	for (unsigned int i = 0; i < n && ok; i++) {
+		ok = raw_qp_open(&r, &qp, 1 + i % 7, 2 + i % 99, 0) == 0 &&
+		     raw_id(&r, GKV_MSG_QP_DEL, 1 + i % 7) == 0;
+		if (qp.base)
+			raw_qp_free(&qp);
+	}
+	tap_ok(ok, "F14: %u queue pairs of many pages, made and deleted", n);
+	raw_close(&r);
+}
+
+/* A stop while commands are in flight: they end, and so does the daemon. */
+static void test_stop_busy(void)
+{
+	struct gkv_cqe cqe;
+	unsigned int done = 0;
+	struct raw_qp qp;
+	struct rig busy;
+	struct raw r;
+	uint64_t t0;
+
+	rig_init(&busy, "[daemon]\nreactors = 2\n[namespace main]\nnsid = 1\n"
+			"stack = delay, local\ndelay.store = 200ms\nlocal.path = {dir}/store\n"
+			"local.size = 64M\nvalue_max = 1M\n");
+	rig_start(&busy);
+	if (raw_open(&r, busy.socket) || raw_ns_open(&r, 1, 0) || raw_data(&r, 0x10000) ||
+	    raw_qp_open(&r, &qp, 1, 64, 0))
+		exit(1);
+	for (unsigned int i = 0; i < 50; i++) {
+		struct gkv_sqe sqe;
+		char key[8];
+
+		snprintf(key, sizeof(key), "k%u", i);
+		raw_sqe(&r, &sqe, GKV_OP_STORE, 1, key, (uint8_t)strlen(key), 20000);
+		raw_put(&qp, &sqe);
+	}
+	raw_ring(&r, &qp);
+	hostile_sleep_ms(50);
+	t0 = rig_now();
+	rig_stop(&busy, 10);
+	while (raw_take(&r, &qp, &cqe, 10, true))
+		done += !(le16toh(cqe.status) >> 1);
+	tap_ok(done == 50, "F104, F23: stopped with 50 commands in flight: all answered, in %llu ms",
+	       (unsigned long long)(rig_now() - t0) / 1000000);
+	raw_close(&r);
+	raw_qp_free(&qp);
+	rig_fini(&busy);
+}
+
 int main(void)
 {
 	rig_init(&rig, conf);
@@ -427,8 +518,11 @@ int main(void)
 	test_queue_pairs();
 	test_reports();
 	test_admin();
+	test_guard_pages();
+	test_queue_pair_loop();
 	rig_stop(&rig, 20);
 	rig_fini(&rig);
 	test_memlock();
+	test_stop_busy();
 	return tap_done();
 }
