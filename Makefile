@@ -14,6 +14,7 @@ INCLUDEDIR	?= $(PREFIX)/include
 MANDIR		?= $(PREFIX)/share/man
 UNITDIR		?= $(PREFIX)/lib/systemd/system
 EXAMPLEDIR	?= $(PREFIX)/share/doc/gkv
+COMPLETIONDIR	?= $(PREFIX)/share/bash-completion/completions
 
 # SAN selects a sanitizer variant with its own output directory; "fuzz" is for check-fuzz (clang).
 SAN	?=
@@ -325,6 +326,7 @@ endif
 ifneq ($(wildcard packaging/kvbridged.conf),)
 	$(INSTALL) -D -m 644 packaging/kvbridged.conf $(D)$(EXAMPLEDIR)/kvbridged.conf
 endif
+	$(INSTALL) -D -m 644 completions/gkvctl.bash $(D)$(COMPLETIONDIR)/gkvctl
 
 clean:
 	rm -rf $(BUILD)

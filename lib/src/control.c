@@ -123,6 +123,7 @@ static ssize_t recv_msg(struct gkv *g, int sock, void *buf, size_t len, int *fds
 	struct cmsghdr *c;
 	ssize_t n;
 	int got = 0, ret;
+	bool reset = false;
 
 	for (;;) {
 		m.msg_control = ctl.buf;
@@ -132,6 +133,11 @@ static ssize_t recv_msg(struct gkv *g, int sock, void *buf, size_t len, int *fds
 			break;
 		if (errno == EINTR)
 			continue;
+		/* Told of the reset first; what the daemon said before it may follow. */
+		if (errno == ECONNRESET && !reset) {
+			reset = true;
+			continue;
+		}
 		if (errno != EAGAIN)
 			return gkvi_err(-errno, "cannot receive from kvbridged: %s",
 					strerror(errno));

@@ -186,12 +186,15 @@ static jobj *session_json(const struct kvb_session *s)
 	return o;
 }
 
-static jobj *sessions_json(const struct kvb_server *srv)
+/* Other users' processes and addresses are no client's business. */
+static jobj *sessions_json(const struct kvb_session *asking)
 {
 	jobj *a = json_object_new_array();
 
-	for (const struct kvb_session *s = srv->sessions; s; s = s->next)
-		json_object_array_add(a, session_json(s));
+	for (const struct kvb_session *s = asking->srv->sessions; s; s = s->next) {
+		if (kvb_session_privileged(asking) || s->peer.uid == asking->peer.uid)
+			json_object_array_add(a, session_json(s));
+	}
 	return a;
 }
 
@@ -210,7 +213,7 @@ static int take_report(struct kvb_session *s, uint32_t what)
 		doc = namespaces_json(s->srv);
 		break;
 	case GKV_QUERY_SESSIONS:
-		doc = sessions_json(s->srv);
+		doc = sessions_json(s);
 		break;
 	case GKV_QUERY_SETTINGS:
 		doc = kvb_settings_json();

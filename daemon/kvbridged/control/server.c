@@ -25,6 +25,9 @@
 /* An orderly stop waits this long for commands in flight. */
 #define STOP_TIMEOUT_NS 10000000000ull
 
+/* A connection must have said hello by then. */
+#define HELLO_TIMEOUT_MS 10000
+
 static struct kvb_mailbox mailbox;
 static int mailbox_fd = -1;
 
@@ -233,6 +236,7 @@ static struct kvb_session *session_new(struct kvb_server *srv, int fd)
 	s->admin.ctx = s;
 	kvb_admin_peer_init(&s->admin);
 	s->id = ++srv->next_session;
+	s->accepted_ns = clock_ns();
 	if (watch(srv, fd, s))
 		goto fail;
 	s->next = srv->sessions;
@@ -392,13 +396,33 @@ static void bury(struct kvb_server *srv)
 	}
 }
 
+/* Connections that never say hello hold places others could have. */
+static void drop_silent(struct kvb_server *srv)
+{
+	uint64_t now = clock_ns();
+	struct kvb_session *s, *next;
+
+	if (now - srv->silent_check < HELLO_TIMEOUT_MS * 250000ull)
+		return;
+	srv->silent_check = now;
+	for (s = srv->sessions; s; s = next) {
+		next = s->next;
+		if (!s->hello && !s->closing && !s->busy &&
+		    now - s->accepted_ns > HELLO_TIMEOUT_MS * 1000000ull)
+			kvb_session_close(s);
+	}
+}
+
 int kvb_server_run(struct kvb_server *srv)
 {
 	uint64_t give_up = UINT64_MAX;
 
 	while (!srv->stopping || srv->sessions) {
 		struct epoll_event ev[64];
-		int n = epoll_wait(srv->epoll_fd, ev, 64, srv->stopping ? 100 : -1);
+		/* Stopping looks at its time limit, serving at connections without a hello. */
+		int wait = srv->stopping ? 100 : srv->sessions ? HELLO_TIMEOUT_MS / 4 : -1;
+		int n = epoll_wait(srv->epoll_fd, ev, 64, wait);
+
 
 		if (n < 0 && errno != EINTR) {
 			kvb_log(KVB_LOG_ERR, "epoll_wait: %s", strerror(errno));
@@ -429,6 +453,7 @@ int kvb_server_run(struct kvb_server *srv)
 				kvb_session_close(s);
 			}
 		}
+		drop_silent(srv);
 		bury(srv);
 		if (clock_ns() > give_up) {
 			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",

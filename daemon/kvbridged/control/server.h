@@ -36,6 +36,7 @@ struct kvb_server {
 	uint64_t next_session;
 	unsigned int qps_on[KVB_MAX_REACTORS];
 	struct kvb_totals gone;		/* of queue pairs that are no more */
+	uint64_t silent_check;		/* when silent connections were last looked for */
 	bool stopping;
 };
 

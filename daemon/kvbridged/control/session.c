@@ -277,7 +277,7 @@ static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
 
 /* ---- Admin and settings ---- */
 
-static bool privileged(const struct kvb_session *s)
+bool kvb_session_privileged(const struct kvb_session *s)
 {
 	return s->peer.uid == 0 || s->peer.uid == geteuid();
 }
@@ -305,7 +305,7 @@ static void do_set(struct kvb_session *s, const struct gkv_msg_set *m)
 		kvb_session_error(s, EINVAL, "name or value is not terminated");
 		return;
 	}
-	if (!privileged(s)) {
+	if (!kvb_session_privileged(s)) {
 		kvb_session_error(s, EPERM, "only root and the daemon's own user change settings");
 		return;
 	}

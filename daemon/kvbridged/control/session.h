@@ -63,6 +63,7 @@ struct kvb_session {
 	struct kvb_server *srv;
 	int fd;
 	uint64_t id;
+	uint64_t accepted_ns;
 	struct ucred peer;
 	gid_t groups[64];
 	int ngroups;
@@ -104,6 +105,8 @@ struct kvb_session {
 
 /* ---- session.c ---- */
 
+/* Root and the daemon's own user see and change what others may not. */
+bool kvb_session_privileged(const struct kvb_session *s);
 /* Answer the request under way: @reply starts with a gkv_msg_reply; sends @nfds of @fds. */
 void kvb_session_reply(struct kvb_session *s, void *reply, size_t size, const int *fds, int nfds);
 /* Answer it with an error, or with success and nothing more. */

@@ -203,10 +203,12 @@ static void list_retry(struct kvb_buf_waiter *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, wait));
 
-	if (list_alloc(op))
+	if (list_alloc(op)) {
+		kvb_deadline_del(op);
 		list_go(op);
-	else
+	} else {
 		kvb_buf_wait(op->r, &op->wait);
+	}
 }
 
 void kvb_list_start(struct kvb_op *op)
@@ -218,5 +220,7 @@ void kvb_list_start(struct kvb_op *op)
 	op->wait.fn = list_retry;
 	op->wait.flow = op->flow;
 	op->wait.len = list_bytes(op);
+	op->stage = KVB_STAGE_BUFFER;
+	kvb_deadline_add(op);
 	kvb_buf_wait(op->r, &op->wait);
 }
