@@ -85,6 +85,11 @@ void kvb_server_listen_to(struct kvb_session *s, bool on)
 		epoll_ctl(s->srv->epoll_fd, EPOLL_CTL_MOD, s->fd, &ev);
 }
 
+void kvb_server_unwatch(struct kvb_session *s)
+{
+	epoll_ctl(s->srv->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+}
+
 /* The lock outlives nothing but its holder, unlike the socket's name. */
 static int take_lock(struct kvb_server *srv, struct kvb_err *err)
 {

@@ -57,5 +57,10 @@ void kvb_server_totals(const struct kvb_server *srv, struct kvb_totals *t);
 
 /* Wait for replies again, or not, from a session. */
 void kvb_server_listen_to(struct kvb_session *s, bool on);
+/*
+ * Before its descriptor is closed: events would go on for as long as the description
+ * lives, which may be elsewhere, too.
+ */
+void kvb_server_unwatch(struct kvb_session *s);
 
 #endif

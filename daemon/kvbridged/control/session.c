@@ -438,7 +438,7 @@ void kvb_session_close(struct kvb_session *s)
 		return;
 	s->closing = true;
 	s->busy = false;
-	kvb_server_listen_to(s, false);
+	kvb_server_unwatch(s);
 	close(s->fd);
 	s->fd = -1;
 	kvb_session_drop_qps(s);
