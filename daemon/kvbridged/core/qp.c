@@ -407,6 +407,8 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	 * and the client must not be told that its slot is free.
 	 */
 	for (i = 0, slot = qp->sq_head; i < n; i++) {
+		__builtin_prefetch(qp->sq + (size_t)(slot + 8 < qp->depth ? slot + 8 : 0) *
+						    sizeof(struct gkv_sqe));
 		ops[i] = op_get(qp, i);
 		if (!ops[i]) {
 			kvb_count(&r->count.op_waits, 1);
