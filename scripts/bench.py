@@ -335,7 +335,7 @@ def _mem_32m(bench):
 
 def local_rows():
     """Retrieve and Store on local against fio, by size and queue depth."""
-    def define(name, qd):
+    def define_retrieve(name, qd):
         values = f"{NAMES[name]}, QD {qd}"
 
         @row(f"local-retrieve-{name}-qd{qd}", f"local Retrieve {values}", "bytes_per_s",
@@ -346,6 +346,9 @@ def local_rows():
                                          "--sizes", name, "--qds", qd))
             return (daemon.run(f"local-{name}", "retrieve", fill="no", qd=qd, sizes=name,
                                keys=bench.keys(name)), base[f"fio read {values}"])
+
+    def define_store(name, qd):
+        values = f"{NAMES[name]}, QD {qd}"
 
         @row(f"local-store-{name}-qd{qd}", f"local Store {values}", "bytes_per_s",
              [at_least(0.9 if name == "4K" else 0.95)])
@@ -368,9 +371,14 @@ def local_rows():
             return (daemon.run("local-4K-sync", "store", fill="no", qd=qd, sizes="4K",
                                keys=bench.keys("4K")), base[f"fio sync write {values}"])
 
+    # Stores move the values about in the file: Retrieves come first, while they lie where fio
+    # reads.
     for name in SIZES:
         for qd in (1, 32):
-            define(name, qd)
+            define_retrieve(name, qd)
+    for name in SIZES:
+        for qd in (1, 32):
+            define_store(name, qd)
     for qd in (1, 32):
         define_sync(qd)
 

@@ -45,6 +45,7 @@ struct kvb_copy {
 	struct kvb_store *st;
 	kvb_op_fn done;
 	const char *src;	/* NULL: checksum only */
+	bool stream;		/* too large to be of use in a cache */
 	uint32_t *crc;
 	uint32_t seg;		/* position in the segments */
 	uint64_t seg_off;
