@@ -25,8 +25,10 @@ static size_t padded(uint32_t len)
 	return ((size_t)len + 4095) & ~(size_t)4095;
 }
 
-/* Values from here on go past the caches: they would only push out what is needed. */
+/* Values from here on go past the caches: they would only push out what is needed... */
 #define STREAM_MIN (4u << 20)
+/* ... if they lie in pieces long enough to be worth it. */
+#define STREAM_PIECE_MIN (64u << 10)
 
 static void stream_copy(char *dst, const char *src, size_t n)
 {
@@ -99,7 +101,7 @@ static bool stage_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	if (op->late) {
+	if (kvb_op_unwanted(op)) {
 		kvb_op_answer(op, KVB_TIMED_OUT);
 		return false;
 	}
@@ -192,7 +194,7 @@ static void out_some(struct kvb_op *op, uint64_t n)
 		if (len > c->left)
 			len = c->left;
 		if (c->src) {
-			if (v->iov_base && c->stream)
+			if (v->iov_base && c->stream && len >= STREAM_PIECE_MIN)
 				stream_copy((char *)v->iov_base + c->seg_off, c->src, len);
 			else if (v->iov_base)
 				memcpy((char *)v->iov_base + c->seg_off, c->src, len);
@@ -214,7 +216,11 @@ static bool out_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	out_some(op, SLICE);
+	/* The copy of a late command is finished, its client may still want it. */
+	if (!atomic_load_explicit(&op->qp->drop, memory_order_relaxed))
+		out_some(op, SLICE);
+	else
+		op->copy.left = 0;
 	if (op->copy.left)
 		return true;
 	op->copy.done(op->copy.st, op);

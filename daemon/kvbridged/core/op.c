@@ -281,7 +281,9 @@ static void op_detach(struct kvb_op *op)
 
 static void op_begin(struct kvb_op *op)
 {
-	if (op->opcode == GKV_OP_STORE)
+	if (kvb_op_unwanted(op))
+		kvb_op_answer(op, KVB_TIMED_OUT);
+	else if (op->opcode == GKV_OP_STORE)
 		kvb_op_stage(op);
 	else
 		kvb_op_call(op);
@@ -322,7 +324,7 @@ static bool begin_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	if (op->late) {
+	if (kvb_op_unwanted(op)) {
 		kvb_op_answer(op, KVB_TIMED_OUT);
 		return false;
 	}

@@ -64,7 +64,7 @@ struct kvb_qp {
 	uint8_t state;		/* enum kvb_qp_state */
 	bool host;		/* its client may sleep on the record's futex */
 	bool hot;
-	bool drop;		/* post nothing any more */
+	_Atomic bool drop;	/* post nothing any more; read on other reactors too */
 	bool posted;		/* since the client was last woken */
 	bool fetching;		/* inside kvb_qp_poll() */
 	bool stalled;		/* rung, but the client has not read its completions */

@@ -146,6 +146,15 @@ void kvb_deadlines_run(struct kvb_reactor *r);
 /* Hand to the top layer. */
 void kvb_op_call(struct kvb_op *op);
 
+/*
+ * Nobody waits for the operation's end any more: its deadline has passed, or its queue pair
+ * is being dropped. What has not reached a store then need not go on.
+ */
+static inline bool kvb_op_unwanted(const struct kvb_op *op)
+{
+	return op->late || atomic_load_explicit(&op->qp->drop, memory_order_relaxed);
+}
+
 /* ---- copy.c ---- */
 
 /* Bring a Store's value into daemon memory, then kvb_op_staged(). */
