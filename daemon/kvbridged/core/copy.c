@@ -216,11 +216,14 @@ static bool out_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	/* The copy of a late command is finished, its client may still want it. */
-	if (!atomic_load_explicit(&op->qp->drop, memory_order_relaxed))
-		out_some(op, SLICE);
-	else
+	/*
+	 * The copy of a late command is finished, its client may still want it. A checksum is
+	 * never cut short: it would condemn a good value.
+	 */
+	if (op->copy.src && atomic_load_explicit(&op->qp->drop, memory_order_relaxed))
 		op->copy.left = 0;
+	else
+		out_some(op, SLICE);
 	if (op->copy.left)
 		return true;
 	op->copy.done(op->copy.st, op);

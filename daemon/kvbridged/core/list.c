@@ -80,7 +80,7 @@ bool kvb_list_add(struct kvb_op *op, const uint8_t *key, uint8_t klen)
 	return !l->full && merge_below(l, key, klen) && append(l, key, klen);
 }
 
-void kvb_list_free(struct kvb_op *op)
+static void list_free(struct kvb_op *op)
 {
 	struct kvb_list *l = op->list;
 
@@ -92,7 +92,7 @@ void kvb_list_free(struct kvb_op *op)
 
 static void list_end(struct kvb_op *op, uint16_t status)
 {
-	kvb_list_free(op);
+	list_free(op);
 	kvb_op_answer(op, status);
 }
 

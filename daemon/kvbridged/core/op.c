@@ -234,7 +234,8 @@ static void op_resolved(struct kvb_op *op)
 		op_begin(op);
 }
 
-static void flush_here(struct kvb_msg *m)
+/* Arrived at another reactor, with nothing to bring along: on to the layers. */
+static void call_msg(struct kvb_msg *m)
 {
 	struct kvb_op *op = kvb_op_of_msg(m);
 
@@ -260,7 +261,7 @@ void kvb_op_complete(struct kvb_op *op, uint16_t status)
 		/* A flush visits every shard in turn. */
 		kvb_deadline_del(op);
 		op->r = kvb_reactors[op->r->id + 1];
-		kvb_op_move(op, op->r, flush_here);
+		kvb_op_move(op, op->r, call_msg);
 	} else {
 		kvb_op_answer(op, status);
 	}
@@ -369,9 +370,8 @@ bool kvb_op_submit(struct kvb_op *op)
 {
 	struct kvb_reactor *home = op->owner;
 
-	if (op->ns->sharded) {
+	if (op->ns->sharded)
 		home = op->opcode == GKV_OP_FLUSH ? kvb_reactors[0] : kvb_reactor_of(op->hash);
-	}
 	/* What leaves this thread is never answered on the spot. */
 	if (op->opcode == GKV_OP_LIST || (op->opcode == GKV_OP_FLUSH && op->ns->sharded) ||
 	    home != op->owner) {
@@ -399,14 +399,6 @@ bool kvb_op_submit(struct kvb_op *op)
 	return false;
 }
 
-static void resolve_msg(struct kvb_msg *m)
-{
-	struct kvb_op *op = kvb_op_of_msg(m);
-
-	kvb_deadline_add(op);
-	kvb_op_call(op);
-}
-
 void kvb_op_resume(struct kvb_op *op, uint32_t rec_state)
 {
 	if (rec_state != GKV_REC_HANDED || !is_mutation(op) || op->ns->volatile_store) {
@@ -417,7 +409,7 @@ void kvb_op_resume(struct kvb_op *op, uint32_t rec_state)
 	if (op->ns->sharded)
 		op->r = kvb_reactor_of(op->hash);
 	if (op->r == op->owner)
-		resolve_msg(&op->msg);
+		call_msg(&op->msg);
 	else
-		kvb_op_move(op, op->r, resolve_msg);
+		kvb_op_move(op, op->r, call_msg);
 }

@@ -169,8 +169,6 @@ enum kvb_op_stage { KVB_STAGE_NONE, KVB_STAGE_BUFFER, KVB_STAGE_COPY, KVB_STAGE_
 void kvb_list_start(struct kvb_op *op);
 /* One shard has had its turn: go to the next, or hand the result to the client. */
 void kvb_list_shard_done(struct kvb_op *op);
-/* Release what the List holds; on the queue pair's reactor. */
-void kvb_list_free(struct kvb_op *op);
 
 /* ---- op.c, for list.c and copy.c ---- */
 
