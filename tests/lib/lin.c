@@ -27,8 +27,9 @@ struct pos {
 };
 
 struct search {
-	struct lin_op *ops;
+	struct lin_op *ops;		/* values numbered from 1 */
 	size_t n;
+	uint32_t *reads;		/* of each value: Retrieves yet to happen */
 	struct event *events, head;
 	struct frame {
 		struct event *call;
@@ -166,8 +167,16 @@ static void put_back(struct event *e)
 		e->next->prev = e;
 }
 
+/* Whether @op returned a value, and no other store can have written the same. */
+static bool is_read(const struct lin_op *op)
+{
+	return op->kind == LIN_RETRIEVE && op->outcome == LIN_OK;
+}
+
 static void lift(struct search *s, struct event *call)
 {
+	if (is_read(&s->ops[call->op]))
+		s->reads[s->ops[call->op].value]--;
 	take_out(call);
 	if (call->ret) {
 		take_out(call->ret);
@@ -177,6 +186,8 @@ static void lift(struct search *s, struct event *call)
 
 static void unlift(struct search *s, struct event *call)
 {
+	if (is_read(&s->ops[call->op]))
+		s->reads[s->ops[call->op].value]++;
 	/* In the opposite order of taking out. */
 	if (call->ret) {
 		put_back(call->ret);
@@ -262,6 +273,9 @@ static bool happen(struct search *s, struct event *call, bool forced)
 
 	if (!apply(&s->ops[call->op], s->value, &p.value))
 		return false;
+	/* A value that is replaced never comes back: nobody may be left to read it. */
+	if (p.value != s->value && s->reads[s->value])
+		return false;
 	toggle(s, call);
 	p.h[0] = s->h[0] ? s->h[0] : 1;
 	p.h[1] = s->h[1];
@@ -333,17 +347,52 @@ static enum lin_verdict search(struct search *s, uint64_t limit, size_t *stuck)
 	return LIN_GOOD;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	const struct lin_op *x = *(struct lin_op *const *)a, *y = *(struct lin_op *const *)b;
+
+	return x->value < y->value ? -1 : x->value > y->value;
+}
+
+/* Give the values numbers in place of themselves, and count who reads each. */
+static void number_values(struct search *s)
+{
+	struct lin_op **order = must(calloc(s->n + 1, sizeof(*order)));
+	uint64_t last = LIN_ABSENT_VALUE, number = LIN_ABSENT_VALUE;
+
+	s->reads = must(calloc(s->n + 1, sizeof(*s->reads)));
+	for (size_t i = 0; i < s->n; i++)
+		order[i] = &s->ops[i];
+	qsort(order, s->n, sizeof(*order), by_value);
+	for (size_t i = 0; i < s->n; i++) {
+		if (order[i]->value != last) {
+			last = order[i]->value;
+			number++;
+		}
+		order[i]->value = number;
+		if (is_read(order[i]))
+			s->reads[number]++;
+	}
+	free(order);
+}
+
 enum lin_verdict lin_check_key(struct lin_op *ops, size_t n, uint64_t limit, size_t *stuck)
 {
-	struct search s = { .ops = ops, .n = n, .value = LIN_ABSENT_VALUE };
+	struct search s = { .n = n, .value = LIN_ABSENT_VALUE };
 	enum lin_verdict verdict;
 
 	if (stuck)
 		*stuck = SIZE_MAX;
 	qsort(ops, n, sizeof(*ops), by_call);
+	s.ops = must(calloc(n + 1, sizeof(*s.ops)));
+	if (n)
+		memcpy(s.ops, ops, n * sizeof(*ops));
+	number_values(&s);
 	build_list(&s);
 	s.stack = must(calloc(n + 1, sizeof(*s.stack)));
 	verdict = search(&s, limit, stuck);
+	free(s.ops);
+	free(s.reads);
 	free(s.events);
 	free(s.stack);
 	free(s.seen);
