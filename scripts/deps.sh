@@ -4,18 +4,27 @@
 # Makes sure that the Debian packages for the named groups are there: as root installs what is
 # missing and says so, as another user prints the command and fails.
 #
-# usage: scripts/deps.sh GROUP...     groups: build test bench
+# usage: scripts/deps.sh GROUP...     groups: build test bench ceph
 set -euo pipefail
 
 # PACKAGE, or PACKAGE:COMMAND where any provider of the command will do.
 declare -A packages=(
+	# g++ and librados-dev serve the rados store; libgoogle-perftools-dev is tcmalloc.
 	[build]="gcc:gcc libc6-dev binutils:ld pkg-config:pkg-config liburing-dev libinih-dev
-		libjson-c-dev libnvme-dev libisal-dev uuid-dev"
-	# g++ compiles the headers as C++17; libclang-rt-dev has the fuzzer runtime.
-	[test]="libcmocka-dev g++:g++ clang:clang libclang-rt-dev python3:python3 fio:fio
+		libjson-c-dev libnvme-dev libisal-dev uuid-dev g++:g++ librados-dev
+		libgoogle-perftools-dev"
+	# libclang-rt-dev has the fuzzer runtime.
+	[test]="libcmocka-dev clang:clang libclang-rt-dev python3:python3 fio:fio
 		util-linux:setarch"
 	[bench]="fio:fio python3:python3 valkey-server:valkey-server"
+	# A throwaway cluster; debootstrap makes the chroot with the newer Ceph.
+	[ceph]="ceph-mon:ceph-mon ceph-osd:ceph-osd ceph-mgr:ceph-mgr ceph-common:rados
+		python3-rados debootstrap:debootstrap"
 )
+# Units that those packages bring, themselves or through what they depend on.
+units="valkey-server ceph.target ceph-mon.target ceph-osd.target ceph-mgr.target ceph-crash rbdmap
+	smartmontools uuidd.socket nvmf-autoconnect nvmefc-boot-connections lvm2-monitor
+	lvm2-lvmpolld.socket dm-event.socket"
 
 die()
 {
@@ -69,10 +78,17 @@ enable_backports()
 	apt_update
 }
 
-# A benchmark's dependency must not leave a server running here, now or after a reboot.
+# A test's dependency must not leave a server running here, now or after a reboot.
 install_without_services()
 {
-	local policy=/usr/sbin/policy-rc.d made=""
+	local policy=/usr/sbin/policy-rc.d made="" unit new=()
+
+	if [ -d /run/systemd/system ]; then
+		for unit in $units; do
+			# What was here before stays as its owner set it.
+			systemctl cat -- "$unit" >/dev/null 2>&1 || new+=("$unit")
+		done
+	fi
 
 	if [ ! -e $policy ]; then
 		printf '#!/bin/sh\nexit 101\n' >$policy
@@ -81,14 +97,14 @@ install_without_services()
 	fi
 	apt_install "$@" || { [ -z "$made" ] || rm -f $policy; return 1; }
 	[ -z "$made" ] || rm -f $policy
-	if [ -d /run/systemd/system ]; then
-		systemctl disable -q valkey-server || true
-	fi
+	for unit in "${new[@]}"; do
+		! systemctl cat -- "$unit" >/dev/null 2>&1 || systemctl disable -q "$unit" || true
+	done
 }
 
-[ $# -gt 0 ] || die "usage: scripts/deps.sh GROUP...   (build, test, bench)"
+[ $# -gt 0 ] || die "usage: scripts/deps.sh GROUP...   (build, test, bench, ceph)"
 for group in "$@"; do
-	[ -n "${packages[$group]:-}" ] || die "unknown group $group (build, test, bench)"
+	[ -n "${packages[$group]:-}" ] || die "unknown group $group (build, test, bench, ceph)"
 done
 command -v dpkg-query >/dev/null ||
 	die "not a Debian system; install what corresponds to: ${packages[*]}"
