@@ -27,11 +27,21 @@ endif
 ifeq ($(origin CC),default)
 CC	:= $(if $(filter fuzz,$(SAN)),clang,gcc)
 endif
+# g++ with gcc, clang++-16 with clang-16: the runtimes of the sanitizers must be of one make.
+ifeq ($(origin CXX),default)
+CXX	:= $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),$(if $(findstring \
+		gcc,$(CC)),$(subst gcc,g++,$(CC)),g++))
+endif
 ifeq ($(origin AR),default)
 AR	:= ar
 endif
 PKG_CONFIG ?= pkg-config
 CLANG	?= clang
+# RADOS=n builds without the rados store, librados and a C++ compiler.
+RADOS	?= y
+override RADOS := $(filter-out n no 0,$(RADOS))
+
+comma	:= ,
 
 .DEFAULT_GOAL := all
 .SUFFIXES:
@@ -44,6 +54,8 @@ CLANG	?= clang
 DEPS_daemon	:= liburing inih json-c libnvme libisal uuid
 DEPS_tools	:= json-c
 DEPS_test	:= cmocka
+# Only where the daemon is not built with a sanitizer, which brings its own malloc.
+DEPS_alloc	:= $(if $(RADOS),$(if $(SAN),,libtcmalloc_minimal))
 
 # pkg-config module -> Debian package, for the error message.
 PKG_liburing	:= liburing-dev
@@ -53,10 +65,14 @@ PKG_libnvme	:= libnvme-dev
 PKG_libisal	:= libisal-dev
 PKG_uuid	:= uuid-dev
 PKG_cmocka	:= libcmocka-dev
+PKG_libtcmalloc_minimal := libgoogle-perftools-dev
+PKG_c++		:= g++
+PKG_rados	:= librados-dev
+PKG_radospp	:= libradospp-dev
 
 # Goals that build nothing in this make process: they install dependencies first, or need none.
-FRONT_GOALS	:= help clean deps demo bench check check-long check-unit check-integration check-san \
-		   check-fuzz
+FRONT_GOALS	:= help clean deps demo bench check check-long check-unit check-integration \
+		   check-ceph check-san check-fuzz
 BUILD_GOALS	:= $(filter-out $(FRONT_GOALS),$(or $(MAKECMDGOALS),all))
 TEST_GOALS	:= $(filter tests fuzzers run-% $(BUILD)/tests/%,$(BUILD_GOALS))
 
@@ -64,17 +80,41 @@ ifneq ($(BUILD_GOALS),)
 ifeq ($(shell command -v $(PKG_CONFIG) 2>/dev/null),)
 $(error $(PKG_CONFIG) is missing: install the Debian package pkg-config)
 endif
-need	:= $(sort $(DEPS_daemon) $(DEPS_tools) $(if $(TEST_GOALS),$(DEPS_test)))
+need	:= $(sort $(DEPS_daemon) $(DEPS_tools) $(DEPS_alloc) $(if $(TEST_GOALS),$(DEPS_test)))
 missing	:= $(foreach m,$(need),$(if $(shell $(PKG_CONFIG) --exists $(m) && echo y),,$(m)))
+ifneq ($(RADOS),)
+# librados has no .pc file: ask the compiler.
+has_header = $(shell printf '\043if __has_include(<$(1)>)\nyes\n\043endif\n' | \
+		$(CXX) -E -P -x c++ - 2>/dev/null | grep -x yes)
+ifeq ($(shell command -v $(firstword $(CXX)) 2>/dev/null),)
+missing	+= c++
+else
+missing	+= $(if $(call has_header,rados/librados.h),,rados)
+missing	+= $(if $(call has_header,rados/librados.hpp),,radospp)
+endif
+endif
 ifneq ($(strip $(missing)),)
 $(foreach m,$(missing),$(info error: library $(m) is missing: install the Debian package $(PKG_$(m))))
+$(if $(filter c++ rados radospp libtcmalloc_minimal,$(missing)), \
+	$(info error: or build without the rados store: make RADOS=n))
 $(error missing libraries; run: apt-get install $(foreach m,$(missing),$(PKG_$(m))))
 endif
 PC_CFLAGS	:= $(shell $(PKG_CONFIG) --cflags $(DEPS_daemon) $(DEPS_tools))
 PC_CFLAGS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --cflags $(DEPS_test)))
-LIBS_daemon	:= $(shell $(PKG_CONFIG) --libs $(DEPS_daemon))
+# The store's C++ is linked by $(CXX), which also brings its runtime.
+LIBS_rados	:= $(if $(RADOS),-lrados)
+LIBS_daemon	:= $(shell $(PKG_CONFIG) --libs $(DEPS_daemon)) $(LIBS_rados)
+# glibc maps, faults and unmaps every receive buffer of 32 MiB anew. Nothing names tcmalloc, so
+# it would be dropped as not needed.
+LIBS_alloc	:= $(if $(DEPS_alloc),-Wl$(comma)--push-state$(comma)--no-as-needed \
+			$(shell $(PKG_CONFIG) --libs $(DEPS_alloc)) -Wl$(comma)--pop-state)
 LIBS_tools	:= $(shell $(PKG_CONFIG) --libs $(DEPS_tools))
 LIBS_test	:= $(if $(TEST_GOALS),$(shell $(PKG_CONFIG) --libs $(DEPS_test)))
+endif
+
+# The rados store is there when its main file is: a partial tree stays usable.
+ifneq ($(RADOS),)
+HAVE	:= $(if $(wildcard daemon/kvbridged/stores/rados/rados.c),-DKVB_HAVE_RADOS)
 endif
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -88,26 +128,35 @@ SANFLAGS		:= $(if $(SAN),$(or $(SANFLAGS_$(SAN)),$(error SAN=$(SAN): not one of 
 OPT	?= -O2
 WARN	:= -Wall -Wextra -Werror
 INCLUDES:= -Iuapi -Ilib/include -Idaemon/kvbridged
-# CFLAGS and LDFLAGS stay the user's; what the sources need is in the GKV_ variables.
-GKV_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -DGKV_BUILD_VERSION='"$(VERSION)"' $(OPT) -g $(WARN) \
-	       -fno-omit-frame-pointer -pthread $(INCLUDES) $(PC_CFLAGS) $(SANFLAGS)
+# CFLAGS, CXXFLAGS and LDFLAGS stay the user's; what the sources need is in the GKV_ variables.
+GKV_FLAGS   := -D_GNU_SOURCE -DGKV_BUILD_VERSION='"$(VERSION)"' $(OPT) -g $(WARN) \
+	       -fno-omit-frame-pointer -pthread $(INCLUDES) $(PC_CFLAGS) $(SANFLAGS) $(HAVE)
+GKV_CFLAGS  := -std=gnu11 $(GKV_FLAGS)
+GKV_CXXFLAGS := -std=gnu++17 $(GKV_FLAGS)
 GKV_LDFLAGS := -pthread -Wl,--as-needed $(SANFLAGS)
 
 compile	= $(CC) $(GKV_CFLAGS) $(CFLAGS_this) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+compile_cxx = $(CXX) $(GKV_CXXFLAGS) $(CFLAGS_this) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 link	= $(CC) $(GKV_LDFLAGS) $(LDFLAGS) -o $@
+# For what contains the daemon's stores.
+link_stores = $(if $(RADOS),$(CXX),$(CC)) $(GKV_LDFLAGS) $(LDFLAGS) -o $@
 Q	:= $(if $(V),,@)
 say	= $(if $(V),,@printf '  %-7s %s\n' $(1) $(patsubst $(BUILD)/%,%,$@))
 
 # ---- Sources -------------------------------------------------------------------------------------
 
-objs	= $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+objs	= $(patsubst %.cc,$(BUILD)/obj/%.o,$(patsubst %.c,$(BUILD)/obj/%.o,$(1)))
 
 DAEMON_SRC := $(sort $(foreach d,core control admin config stores stores/* filters, \
-		$(wildcard daemon/kvbridged/$(d)/*.c)))
+		$(wildcard daemon/kvbridged/$(d)/*.c)) $(wildcard daemon/kvbridged/stores/*/*.cc))
+ifeq ($(HAVE),)
+DAEMON_SRC := $(filter-out daemon/kvbridged/stores/rados/%,$(DAEMON_SRC))
+endif
 DAEMON_MAIN := $(wildcard daemon/kvbridged/main.c)
 LIB_SRC	:= $(sort $(wildcard lib/src/*.c))
 CTL_SRC	:= $(sort $(wildcard tools/gkvctl/*.c))
-BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c))
+BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c) \
+		$(if $(RADOS),$(wildcard tools/gkv-bench/*.cc)))
 
 # A part whose sources are absent is not built; that keeps a partial tree usable.
 LIBS_BUILT := $(if $(LIB_SRC),$(BUILD)/libgkv.so.$(SOVER) $(BUILD)/libgkv.so $(BUILD)/libgkv.a)
@@ -122,7 +171,8 @@ all: $(LIBS_BUILT) $(LIBKVB_A) $(SBINS_BUILT) $(BINS_BUILT) $(PC_BUILT)
 # ---- Rules ---------------------------------------------------------------------------------------
 
 # Objects are rebuilt when the compiler or a flag changes.
-FLAGS_NOW := $(CC) $(GKV_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(GKV_LDFLAGS) $(LDFLAGS)
+FLAGS_NOW := $(CC) $(GKV_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(GKV_LDFLAGS) $(LDFLAGS) \
+		$(if $(RADOS),$(CXX) $(CXXFLAGS))
 ifneq ($(BUILD_GOALS),)
 ifneq ($(FLAGS_NOW),$(file <$(BUILD)/flags))
 $(shell mkdir -p $(BUILD))
@@ -135,6 +185,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(compile)
+
+$(BUILD)/obj/%.o: %.cc $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(compile_cxx)
 
 # The objects serve libgkv.so and libgkv.a alike.
 $(BUILD)/obj/lib/src/%.o: CFLAGS_this := -fPIC -fvisibility=hidden
@@ -150,7 +205,6 @@ $(BUILD)/libkvbridged.a: $(call objs,$(DAEMON_SRC))
 $(BUILD)/libgkv.a: $(call objs,$(LIB_SRC))
 	$(archive)
 
-comma	:= ,
 LIB_MAP	:= $(wildcard lib/libgkv.map)
 LIB_MAP_FLAG := $(addprefix -Wl$(comma)--version-script=,$(LIB_MAP))
 $(BUILD)/libgkv.so.$(SOVER): $(call objs,$(LIB_SRC)) $(LIB_MAP)
@@ -170,15 +224,17 @@ $(BUILD)/libgkv.pc: lib/libgkv.pc.in FORCE
 
 $(BUILD)/kvbridged: $(call objs,$(DAEMON_MAIN)) $(LIBKVB_A)
 	$(call say,LD)
-	$(Q)$(link) $^ $(LIBS_daemon) -lm
+	$(Q)$(link_stores) $^ $(LIBS_daemon) $(LIBS_alloc) -lm
 
 $(BUILD)/gkvctl: $(call objs,$(CTL_SRC)) $(LIBGKV_A)
 	$(call say,LD)
 	$(Q)$(link) $^ $(LIBS_tools) -lm
 
+# It measures librados without the daemon, too.
 $(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)
 	$(call say,LD)
-	$(Q)$(link) $^ $(LIBS_tools) -lm
+	$(Q)$(link_stores) $^ $(LIBS_tools) $(LIBS_rados) \
+		$(if $(filter %.cc,$(BENCH_SRC)),$(LIBS_alloc)) -lm
 
 # ---- Tests ---------------------------------------------------------------------------------------
 
@@ -222,13 +278,13 @@ $(foreach t,$(UNIT_SRC:%.c=%), \
 $(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(link) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+	$(Q)$(link_stores) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
 		$(LIBS_daemon) $(LIBS_test) -lm -ldl
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(link) -fsanitize=fuzzer $(filter %.o,$^) -Wl,--start-group $(LIBKVB_A) $(LIBGKV_A) \
+	$(Q)$(link_stores) -fsanitize=fuzzer $(filter %.o,$^) -Wl,--start-group $(LIBKVB_A) $(LIBGKV_A) \
 		-Wl,--end-group $(LIBS_daemon) -lm
 
 tests: all $(UNIT_PROGS) $(OTHER_PROGS)
@@ -348,7 +404,8 @@ gkv $(VERSION)
   make clean              remove $(BUILD)/
 
   demo, check* and bench install missing Debian packages when run as root, and say so.
-  Variables: BUILD=dir  CC=clang  CFLAGS=  SAN=address|thread  PREFIX=  DESTDIR=  V=1 (show commands)
+  Variables: BUILD=dir  CC=clang  CXX=  CFLAGS=  CXXFLAGS=  SAN=address|thread  PREFIX=  DESTDIR=
+             RADOS=n (without the rados store and librados)  V=1 (show commands)
 endef
 
 help:

@@ -12,7 +12,7 @@ declare -A packages=(
 	# g++ and librados-dev serve the rados store; libgoogle-perftools-dev is tcmalloc.
 	[build]="gcc:gcc libc6-dev binutils:ld pkg-config:pkg-config liburing-dev libinih-dev
 		libjson-c-dev libnvme-dev libisal-dev uuid-dev g++:g++ librados-dev
-		libgoogle-perftools-dev"
+		libradospp-dev libgoogle-perftools-dev"
 	# libclang-rt-dev has the fuzzer runtime.
 	[test]="libcmocka-dev clang:clang libclang-rt-dev python3:python3 fio:fio
 		util-linux:setarch"
