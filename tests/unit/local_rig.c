@@ -2,33 +2,22 @@
 #include "local_rig.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/crc.h"
 #include "core/hash.h"
+#include "local_media.h"
 #include "stores/local/local.h"
 
 extern const struct kvb_store_ops kvb_local_ops;
 
 struct rig rig;
 uint64_t kvb_hash_secret[2] = { 0x243f6a8885a308d3ull, 0x13198a2e03707344ull };
-
-#define CHECK(x)                                                                         \
-	do {                                                                             \
-		if (!(x)) {                                                              \
-			fprintf(stderr, "rig: %s:%d: %s (seed %llu)\n", __FILE__,        \
-				__LINE__, #x, (unsigned long long)rig.seed);             \
-			abort();                                                         \
-		}                                                                        \
-	} while (0)
 
 /* ---- Reactors ---- */
 
@@ -252,126 +241,6 @@ int kvb_conf_time(const struct kvb_conf *c, const char *key, uint64_t dflt, uint
 	return kvb_conf_u64(c, key, dflt, min, max, out, err);
 }
 
-/* ---- Media: the file holds what reads see, durable what a power cut leaves for sure ---- */
-
-struct lost {
-	int file;
-	uint64_t off;
-	uint32_t len;
-	unsigned char *data;
-	struct lost *next;
-};
-
-static struct {
-	int fd;			/* the rig's own */
-	uint64_t dev, ino;
-	unsigned char *durable;
-} media[RIG_MAX_FILES];
-static struct lost *unflushed, **unflushed_tail = &unflushed;
-
-static int media_of(int fd)
-{
-	struct stat sb;
-
-	if (fstat(fd, &sb))
-		return -1;
-	for (unsigned int i = 0; i < rig.files; i++) {
-		if (media[i].fd >= 0 && media[i].dev == sb.st_dev && media[i].ino == sb.st_ino)
-			return i;
-	}
-	return -1;
-}
-
-static void remember(int file, uint64_t off, const void *data, uint32_t len)
-{
-	struct lost *l = malloc(sizeof(*l));
-
-	CHECK(l);
-	l->file = file;
-	l->off = off;
-	l->len = len;
-	l->data = malloc(len);
-	CHECK(l->data);
-	memcpy(l->data, data, len);
-	l->next = NULL;
-	*unflushed_tail = l;
-	unflushed_tail = &l->next;
-}
-
-static void drain(int file)
-{
-	struct lost **pp = &unflushed, *l;
-
-	while ((l = *pp)) {
-		if (file >= 0 && l->file != file) {
-			pp = &l->next;
-			continue;
-		}
-		CHECK(l->off + l->len <= rig.file_size);
-		memcpy(media[l->file].durable + l->off, l->data, l->len);
-		*pp = l->next;
-		free(l->data);
-		free(l);
-	}
-	unflushed_tail = pp;
-}
-
-static uint64_t pwrites;
-
-/* What the store does while it opens comes past here too. */
-ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
-{
-	int file = media_of(fd);
-
-	if (file >= 0) {
-		if (rig.fail_pwrite_after && ++pwrites >= rig.fail_pwrite_after) {
-			errno = EIO;
-			return -1;
-		}
-		remember(file, off, buf, len);
-	}
-	return syscall(SYS_pwrite64, fd, buf, len, off);
-}
-
-int fdatasync(int fd)
-{
-	int file = media_of(fd);
-
-	if (file >= 0)
-		drain(file);
-	return 0;
-}
-
-int fsync(int fd)
-{
-	return fdatasync(fd);
-}
-
-/* Each sector of a write is there or not; mostly all of them or none. */
-static void maybe_apply(int file, uint64_t off, const unsigned char *data, uint32_t len)
-{
-	unsigned int how = rig_below(4);
-
-	for (uint32_t i = 0; i < len; i += 512) {
-		uint32_t n = len - i < 512 ? len - i : 512;
-
-		if (how == 0 || (how == 1 && rig_below(2)))
-			continue;
-		memcpy(media[file].durable + off + i, data + i, n);
-	}
-}
-
-void rig_peek(int file, uint64_t off, void *buf, size_t len)
-{
-	CHECK(pread(media[file].fd, buf, len, off) == (ssize_t)len);
-}
-
-void rig_poke(int file, uint64_t off, const void *buf, size_t len)
-{
-	CHECK(syscall(SYS_pwrite64, media[file].fd, buf, len, off) == (ssize_t)len);
-	memcpy(media[file].durable + off, buf, len);
-}
-
 /* ---- Requests ---- */
 
 static int run_now(struct req *q)
@@ -403,6 +272,8 @@ static int run_now(struct req *q)
 		io.table = io.off < ls->file[io.file].sb.data_off;
 		CHECK(!(io.off % 512) && !(io.len % 512) && io.len);
 		CHECK(!io.write || (io.off + io.len <= ls->file[io.file].size && io.off >= 4096));
+		if (io.write && !io.table)
+			media_check_reuse(&ls->file[io.file], io.file, io.off, io.len);
 	}
 	if (rig.fault)
 		res = rig.fault(&io, rig.fault_arg);
@@ -411,7 +282,7 @@ static int run_now(struct req *q)
 	if (res != RIG_OK && res < 0)
 		return res;
 	if (io.sync) {
-		drain(io.file);
+		media_drain(io.file);
 		return 0;
 	}
 	if (res != RIG_OK && (uint32_t)res < io.len) {
@@ -428,8 +299,7 @@ static int run_now(struct req *q)
 	}
 	if (io.write) {
 		CHECK(s->opcode == IORING_OP_WRITE);
-		remember(io.file, io.off, v[0].iov_base, io.len);
-		n = syscall(SYS_pwrite64, s->fd, v[0].iov_base, io.len, io.off);
+		n = media_write(io.file, v[0].iov_base, io.len, io.off);
 	} else {
 		CHECK(s->opcode == IORING_OP_READ || s->opcode == IORING_OP_READV);
 		n = preadv(s->fd, v, nv, io.off);
@@ -909,16 +779,8 @@ void rig_begin(void)
 	snprintf(dir, sizeof(dir), "%s/gkv-local-XXXXXX", tmp ? tmp : "/tmp");
 	CHECK(mkdtemp(dir));
 	for (unsigned int i = 0; i < rig.files; i++) {
-		struct stat sb;
-
 		snprintf(rig.paths[i], sizeof(rig.paths[i]), "%s/m%u", dir, i);
-		media[i].fd = open(rig.paths[i], O_RDWR | O_CREAT, 0600);
-		CHECK(media[i].fd >= 0 && !ftruncate(media[i].fd, rig.file_size));
-		CHECK(!fstat(media[i].fd, &sb));
-		media[i].dev = sb.st_dev;
-		media[i].ino = sb.st_ino;
-		media[i].durable = calloc(1, rig.file_size);
-		CHECK(media[i].durable);
+		media_begin(i, rig.paths[i]);
 	}
 }
 
@@ -961,7 +823,7 @@ int rig_open(const char *const *extra)
 	atomic_store(&rig.ns.vwc, !rig.sync);
 	rig.st.ops = &kvb_local_ops;
 	rig.st.ns = &rig.ns;
-	pwrites = 0;
+	media_opening();
 	kvb_hash_secret[0] = rig_rand();	/* another in every process */
 	ret = kvb_local_ops.open(&rig.st, &c, &rig.err);
 	if (ret)
@@ -1017,12 +879,9 @@ static void forget(bool cut)
 			void *buf = (void *)(uintptr_t)s->addr;
 
 			if (cut)
-				maybe_apply(file, s->off, buf, s->len);
-			else if (rig_below(2)) {
-				remember(file, s->off, buf, s->len);
-				CHECK(syscall(SYS_pwrite64, s->fd, buf, s->len, s->off) ==
-				      (ssize_t)s->len);
-			}
+				media_maybe_keep(file, s->off, buf, s->len);
+			else if (rig_below(2))
+				CHECK(media_write(file, buf, s->len, s->off) == (ssize_t)s->len);
 		}
 		reqs = q->next;
 		free(q);
@@ -1059,33 +918,17 @@ void rig_kill(void)
 
 void rig_power_cut(void)
 {
-	struct lost *l;
-
 	if (rig.open)
 		forget(true);
-	while ((l = unflushed)) {
-		maybe_apply(l->file, l->off, l->data, l->len);
-		unflushed = l->next;
-		free(l->data);
-		free(l);
-	}
-	unflushed_tail = &unflushed;
-	for (unsigned int i = 0; i < rig.files; i++)
-		CHECK(syscall(SYS_pwrite64, media[i].fd, media[i].durable, rig.file_size, 0) ==
-		      (ssize_t)rig.file_size);
+	media_cut();
 }
 
 void rig_end(void)
 {
 	if (rig.open)
 		rig_close();
-	drain(-1);
-	for (unsigned int i = 0; i < rig.files; i++) {
-		close(media[i].fd);
-		free(media[i].durable);
-		media[i].fd = -1;
-		media[i].durable = NULL;
+	media_end();
+	for (unsigned int i = 0; i < rig.files; i++)
 		unlink(rig.paths[i]);
-	}
 	rmdir(dir);
 }

@@ -65,6 +65,8 @@ struct rig {
 	int (*fault)(const struct rig_io *io, void *arg);
 	void *fault_arg;
 	uint64_t fail_pwrite_after;	/* recovery: the n-th write fails, and all after it; 0: none */
+	/* A power cut: whether a sector not yet flushed is kept; NULL: at random. */
+	bool (*keep)(int file, uint64_t off);
 	unsigned int log_level_shown;
 
 	/* The rig's own. */

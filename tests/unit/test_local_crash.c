@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "local_model.h"
+#include "local_rig.h"
 
 enum { CLOSE = 1, KILL = 2, CUT = 4 };
 

@@ -12,6 +12,7 @@
 
 #include "core/crc.h"
 #include "local_model.h"
+#include "local_rig.h"
 #include "stores/local/local.h"
 
 static double now(void)
