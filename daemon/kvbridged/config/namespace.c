@@ -165,6 +165,7 @@ static int open_box(struct ns_box *box, const struct kvb_conf *conf, const struc
 	ns->sync = nc.sync;
 	ns->read_only = nc.read_only;
 	ns->access = strdup(nc.access);
+	ns->state_dir = cfg->state_dir;
 	if (!ns->access ||
 	    asprintf(&box->state_path, "%s/%s.state", cfg->state_dir, ns->name) < 0)
 		return kvb_fail(err, ENOMEM, "out of memory for namespace %s", ns->name);

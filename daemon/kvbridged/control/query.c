@@ -94,6 +94,28 @@ static jobj *status_json(const struct kvb_server *srv)
 	return o;
 }
 
+static void report_number(const struct kvb_report *to, const char *name, uint64_t v)
+{
+	add_u64(to->arg, name, v);
+}
+
+static void report_text(const struct kvb_report *to, const char *name, const char *v)
+{
+	add_str(to->arg, name, v);
+}
+
+/* What the store says of itself, beyond what every store has. */
+static void add_store_report(jobj *o, const struct kvb_ns *ns)
+{
+	struct kvb_report to = { .number = report_number, .text = report_text };
+
+	if (!ns->bottom->ops->report)
+		return;
+	to.arg = json_object_new_object();
+	ns->bottom->ops->report(ns->bottom, &to);
+	json_object_object_add(o, "store", to.arg);
+}
+
 static jobj *namespaces_json(const struct kvb_server *srv)
 {
 	jobj *a = json_object_new_array();
@@ -123,6 +145,7 @@ static jobj *namespaces_json(const struct kvb_server *srv)
 		add_bool(o, "read_only", ns->read_only || info.read_only);
 		add_bool(o, "volatile", ns->volatile_store);
 		add_bool(o, "ready", info.ready);
+		add_store_report(o, ns);
 		json_object_array_add(a, o);
 	}
 	return a;

@@ -159,8 +159,10 @@ uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
 	struct kvb_dptr walk;
 	uint16_t status;
 
-	if (!op->map.v)
-		kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
+	/* A second call, for another length, begins anew. */
+	if (op->map.v)
+		kvb_segs_free(&op->map);
+	kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
 	if (len) {
 		kvb_dptr_init(&walk, &op->sqe, op->regions, len, op->opcode != GKV_OP_STORE);
 		do {

@@ -149,7 +149,7 @@ void kvb_op_forward(struct kvb_store *st, struct kvb_op *op, kvb_op_fn done);
  * Make the first @len bytes of a Retrieve's destination available in op->segs, merging
  * neighbours. Returns 0, or the status to complete with (bad PRP or SGL, address in no
  * region). @len is at most op->len. Bit buckets appear with iov_base NULL.
- * May be called once.
+ * A further call takes the place of the one before.
  */
 uint16_t kvb_op_map(struct kvb_op *op, uint32_t len);
 

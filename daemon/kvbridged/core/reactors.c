@@ -267,8 +267,19 @@ struct io_call {
 
 static void do_look_at_io(struct kvb_call *c)
 {
+	struct io_call *call = (struct io_call *)c;
+	struct kvb_reactor *r = c->r;
+
 	/* One is the poll that wakes the reactor. */
-	((struct io_call *)c)->busy = c->r->io_inflight > 1;
+	call->busy = r->io_inflight > 1;
+	for (unsigned int i = 0; i < r->nns && r->stores_up; i++) {
+		for (unsigned int l = 0; l < r->nss[i]->nlayers; l++) {
+			struct kvb_store *st = &r->nss[i]->layers[l];
+
+			if (st->ops->busy)
+				call->busy |= st->ops->busy(st, r);
+		}
+	}
 }
 
 /*

@@ -53,6 +53,13 @@ struct kvb_store_info {
 	bool ready;
 };
 
+/* Takes what a store has to say about itself, by name; see struct kvb_store_ops. */
+struct kvb_report {
+	void (*number)(const struct kvb_report *to, const char *name, uint64_t v);
+	void (*text)(const struct kvb_report *to, const char *name, const char *v);
+	void *arg;
+};
+
 struct kvb_store_ops {
 	const char *name;
 	uint32_t flags;		/* KVB_STORE_* */
@@ -69,8 +76,13 @@ struct kvb_store_ops {
 
 	/* Reactor thread, once per reactor; optional. */
 	int (*start)(struct kvb_store *st, struct kvb_reactor *r, struct kvb_err *err);
-	/* Reactor thread; nothing is in flight. */
+	/* Reactor thread; no operation is in flight. */
 	void (*stop)(struct kvb_store *st, struct kvb_reactor *r);
+	/*
+	 * Reactor thread, after stop: does the store still wait for something? Asked again for a
+	 * while. Optional: requests on the reactor's ring are waited for anyway.
+	 */
+	bool (*busy)(struct kvb_store *st, struct kvb_reactor *r);
 
 	/*
 	 * Operations. A filter leaves NULL what it passes through. A sharded store's list
@@ -104,6 +116,9 @@ struct kvb_store_ops {
 
 	/* Any thread; must not block. A filter leaves it NULL. */
 	void (*info)(struct kvb_store *st, struct kvb_store_info *info);
+
+	/* What else operators may want to know. Control thread; must not block. Optional. */
+	void (*report)(struct kvb_store *st, const struct kvb_report *to);
 };
 
 struct kvb_store {
@@ -165,6 +180,7 @@ struct kvb_ns {
 	_Atomic bool vwc;	/* Feature 06h: write cache enabled */
 	uint32_t run;		/* how often the store was opened; set by its open() */
 	char *access;		/* who may open it, see docs/operations.md */
+	const char *state_dir;	/* where a store may keep what must outlive the process */
 };
 
 void kvb_ns_info(const struct kvb_ns *ns, struct kvb_store_info *info);
