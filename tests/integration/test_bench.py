@@ -275,7 +275,20 @@ def trace_errors():
         result = trace(daemon, *SMALL_TRACE)
         clean(result)
         gkvtest.check(result["retries"] > 0, "nothing was tried again")
+        gkvtest.equal(result["retried"], result["retries"], "retries with unknown outcome")
     with_faults("store:status=0x22:every=9 exist:status=0x22:every=9", transient)
+
+    def unknown(daemon):
+        result = run(daemon, "--mix", "store:1,retrieve:1", "--count", 900, "--keys", 50, "--qd", 4)
+        clean(result)
+        gkvtest.check(result["retried"] > 50, f"tried again: {result['retried']}")
+        gkvtest.equal(result["commands"], 900, "commands")
+        result = run(daemon, "--mix", "delete", "--fill", "no", "--keys", 50,
+                     "--count", 20, status=1)
+        gkvtest.equal(result["errors_by_status"], {"Transient Transport Error": 20}, "names")
+        gkvtest.equal(result["retried"], 20 * 8, "bounded")
+    with_faults("store:status=0x22:every=9 retrieve:status=0x22:every=9 delete:status=0x22",
+                unknown)
 
     def full(daemon):
         for result in (trace(daemon, *SMALL_TRACE, status=1),

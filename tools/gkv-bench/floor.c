@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "floor.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,7 +9,9 @@
 
 #include <json-c/json.h>
 
+#include "args.h"
 #include "bench.h"
+#include "floor_rados.h"
 #include "util.h"
 
 struct floor_result *floor_add(struct floor_report *r, const char *fmt, ...)
@@ -30,11 +31,14 @@ struct floor_result *floor_add(struct floor_report *r, const char *fmt, ...)
 
 static void print_text(const struct floor_report *r)
 {
-	printf("%-34s %10s %10s %10s %10s %12s\n", "floor", "p50", "p99", "p99.9", "per s",
-	       "bandwidth");
+	if (r->note[0])
+		printf("%s\n", r->note);
+	printf("%-34s %10s %10s %10s %10s %10s %12s %10s\n", "floor", "p50", "p99", "p99.9",
+	       "max", "per s", "bandwidth", "CPU/op");
 	for (size_t i = 0; i < r->n; i++) {
 		const struct floor_result *x = &r->results[i];
-		char p50[32] = "-", p99[32] = "-", p999[32] = "-", rate[32] = "-", bw[40] = "-";
+		char p50[32] = "-", p99[32] = "-", p999[32] = "-", max[32] = "-";
+		char rate[32] = "-", bw[40] = "-", cpu[32] = "-";
 
 		if (x->skipped || x->failed) {
 			printf("%-34s %s: %s\n", x->name, x->skipped ? "skipped" : "FAILED",
@@ -46,13 +50,18 @@ static void print_text(const struct floor_report *r)
 			human_ns(p99, sizeof(p99), x->p99_ns);
 			human_ns(p999, sizeof(p999), x->p999_ns);
 		}
+		if (x->max_ns > 0)
+			human_ns(max, sizeof(max), x->max_ns);
+		if (x->cpu_ns_per_op > 0)
+			human_ns(cpu, sizeof(cpu), x->cpu_ns_per_op);
 		if (x->per_s > 0)
 			human_count(rate, sizeof(rate), x->per_s);
 		if (x->bytes_per_s > 0)
 			snprintf(bw, sizeof(bw), "%.2f GB/s", x->bytes_per_s / 1e9);
 		if (x->cores > 0)
 			snprintf(bw, sizeof(bw), "%.2f %% core", 100 * x->cores);
-		printf("%-34s %10s %10s %10s %10s %12s\n", x->name, p50, p99, p999, rate, bw);
+		printf("%-34s %10s %10s %10s %10s %10s %12s %10s\n", x->name, p50, p99, p999, max,
+		       rate, bw, cpu);
 	}
 }
 
@@ -60,6 +69,8 @@ static void print_json(const struct floor_report *r)
 {
 	struct json_object *doc = json_object_new_object(), *list = json_object_new_array();
 
+	if (r->note[0])
+		json_object_object_add(doc, "note", json_object_new_string(r->note));
 	json_object_object_add(doc, "floors", list);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct floor_result *x = &r->results[i];
@@ -77,6 +88,12 @@ static void print_json(const struct floor_report *r)
 			json_add_double(o, "p99_ns", x->p99_ns);
 			json_add_double(o, "p999_ns", x->p999_ns);
 		}
+		if (x->max_ns > 0)
+			json_add_double(o, "max_ns", x->max_ns);
+		if (x->ops)
+			json_add_int(o, "ops", (long long)x->ops);
+		if (x->cpu_ns_per_op > 0)
+			json_add_double(o, "cpu_ns_per_op", x->cpu_ns_per_op);
 		if (x->per_s > 0)
 			json_add_double(o, "per_s", x->per_s);
 		if (x->bytes_per_s > 0)
@@ -88,16 +105,32 @@ static void print_json(const struct floor_report *r)
 	json_object_put(doc);
 }
 
+int floor_print(const struct floor_report *r, bool json)
+{
+	bool failed = false;
+
+	if (json)
+		print_json(r);
+	else
+		print_text(r);
+	for (size_t i = 0; i < r->n; i++)
+		failed |= r->results[i].failed;
+	return failed;
+}
+
 static const char usage[] =
 	"usage: gkv-bench floor [ring] [ring-copy] [pingpong] [memcpy] [sleep] [fio] [options]\n"
+	"       gkv-bench floor rados [options]\n"
 	"\n"
-	"What the machine itself gives, for comparison. Without names: all of them.\n"
+	"What the machine itself gives, for comparison. Without names: all but rados.\n"
 	"  ring        entries, doorbells and completions between two processes\n"
 	"  ring-copy   the same with 4 KiB copied per entry\n"
 	"  pingpong    one cache line between two processors, round trip\n"
 	"  memcpy      4 KiB, 1 MiB, 32 MiB\n"
 	"  sleep       a thread that wakes up every millisecond: processor time\n"
 	"  fio         io_uring, O_DIRECT, on --file\n"
+	"  rados       a direct librados client; alone, and with options of its own: see\n"
+	"              gkv-bench floor rados --help\n"
 	"\n"
 	"  --cpus A,B           run the client on processor A, the server on B\n"
 	"  --time T             of each measurement (default 1s)\n"
@@ -111,19 +144,6 @@ static const char usage[] =
 	"  --sizes LIST         fio's block sizes (default 4K,128K,1M,4M)\n"
 	"  --qds LIST           fio's queue depths (default 1,32)\n"
 	"  -o, --output FORMAT  text or json\n";
-
-static void parse_list(const char *arg, const char *what, uint64_t *out, size_t *n, size_t max)
-{
-	char *copy = strdup(arg), *save = NULL;
-
-	*n = 0;
-	for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
-		if (*n == max || parse_size(t, &out[*n]) || !out[*n])
-			die("floor: %s %s: not a list of at most %zu sizes", what, arg, max);
-		(*n)++;
-	}
-	free(copy);
-}
 
 int cmd_floor(int argc, char **argv)
 {
@@ -171,10 +191,11 @@ int cmd_floor(int argc, char **argv)
 		.n_qds = 2,
 	};
 	unsigned int wanted = 0;
-	bool json = false, failed = false;
-	uint64_t v, list[8];
+	bool json = false;
 	int opt, cpus[2];
 
+	if (argc > 1 && !strcmp(argv[1], "rados"))
+		return cmd_floor_rados(argc - 1, argv + 1);
 	while ((opt = getopt_long(argc, argv, "o:h", longopts, NULL)) != -1) {
 		switch (opt) {
 		case O_CPUS:
@@ -184,13 +205,10 @@ int cmd_floor(int argc, char **argv)
 			o.cpu_server = cpus[1];
 			break;
 		case O_TIME:
-			if (parse_duration(optarg, &o.time_ns) || o.time_ns < 1000000)
-				die("floor: --time %s: not a duration of 1ms or more", optarg);
+			o.time_ns = duration_arg("floor", "time", optarg, 1000000);
 			break;
 		case O_DEPTH:
-			if (parse_count(optarg, &v) || v < 2 || v > 4096)
-				die("floor: --depth %s: must be 2 to 4096", optarg);
-			o.depth = (uint32_t)v;
+			o.depth = (uint32_t)count_arg("floor", "depth", optarg, 2, 4096);
 			break;
 		case O_SET:
 			if (parse_size(optarg, &o.working_set) || o.working_set < 4096)
@@ -213,12 +231,11 @@ int cmd_floor(int argc, char **argv)
 			o.sync = true;
 			break;
 		case O_SIZES:
-			parse_list(optarg, "--sizes", o.sizes, &o.n_sizes, ARRAY_SIZE(o.sizes));
+			o.n_sizes = sizes_arg("floor", "sizes", optarg, o.sizes,
+					      ARRAY_SIZE(o.sizes));
 			break;
 		case O_QDS:
-			parse_list(optarg, "--qds", list, &o.n_qds, ARRAY_SIZE(list));
-			for (size_t i = 0; i < o.n_qds; i++)
-				o.qds[i] = (uint32_t)list[i];
+			o.n_qds = sizes_arg("floor", "qds", optarg, o.qds, ARRAY_SIZE(o.qds));
 			break;
 		case 'o':
 			json = output_is_json(optarg);
@@ -256,11 +273,5 @@ int cmd_floor(int argc, char **argv)
 		floor_sleep(&o, &report);
 	if (wanted & 32)
 		floor_fio(&o, &report);
-	if (json)
-		print_json(&report);
-	else
-		print_text(&report);
-	for (size_t i = 0; i < report.n; i++)
-		failed |= report.results[i].failed;
-	return failed;
+	return floor_print(&report, json);
 }

@@ -23,7 +23,7 @@ struct floor_opts {
 	bool sync;			/* fio's writes are durable one by one */
 	uint64_t sizes[16];		/* fio's block sizes, bytes */
 	size_t n_sizes;
-	uint32_t qds[8];		/* fio's queue depths */
+	uint64_t qds[8];		/* fio's queue depths */
 	size_t n_qds;
 };
 
@@ -36,19 +36,26 @@ struct floor_result {
 	double p50_ns;
 	double p99_ns;
 	double p999_ns;
+	double max_ns;
 	double per_s;			/* operations */
 	double bytes_per_s;
+	double cpu_ns_per_op;		/* processor time of this process */
+	uint64_t ops;			/* measured */
 	double cores;			/* processor time per time */
 };
 
 struct floor_report {
 	struct floor_result results[128];
 	size_t n;
+	char note[160];			/* on all of them; may be empty */
 };
 
 /* Append a result; die when there is no room. */
 struct floor_result *floor_add(struct floor_report *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* Print the results; returns the exit status, 1 when one of them failed. */
+int floor_print(const struct floor_report *r, bool json);
 
 /*
  * Two processes exchange 64-byte entries, doorbells and 16-byte completions, at

@@ -164,6 +164,6 @@ void floor_fio(const struct floor_opts *o, struct floor_report *report)
 	for (int write = o->write_only; write <= o->write; write++)
 		for (size_t s = 0; s < o->n_sizes; s++)
 			for (size_t q = 0; q < o->n_qds; q++)
-				one(o, write, o->sizes[s], o->qds[q],
+				one(o, write, o->sizes[s], (uint32_t)o->qds[q],
 				    o->file_size ? o->file_size : (uint64_t)st.st_size, report);
 }

@@ -124,6 +124,7 @@ static bool complete(struct client *c, enum step step, const struct gkv_comp *co
 		nanosleep(&pause, NULL);
 		it->tries++;
 		c->retries++;
+		c->retried += GKV_STATUS_CODE(comp->status) == GKV_SC_TRANSIENT;
 		return true;
 	}
 	errors_add(&c->errors, comp->status, comp->flags, 1);

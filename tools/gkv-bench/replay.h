@@ -53,7 +53,8 @@ struct client {
 	struct hist hist[N_STEPS];
 	uint64_t stale;			/* Retrieves of a value that Exist had seen */
 	uint64_t mismatches;
-	uint64_t retries;
+	uint64_t retries;		/* of whatever may pass by itself */
+	uint64_t retried;		/* of these: outcome unknown */
 	struct errors errors;
 } __attribute__((aligned(128)));
 

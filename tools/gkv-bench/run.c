@@ -2,7 +2,6 @@
 /* gkv-bench run: options, set-up, the phases. */
 #include "run.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,9 @@
 #include "util.h"
 
 const char *const kind_names[N_KINDS] = { "retrieve", "store", "exist", "delete", "list", "flush" };
+
+/* Spin for so long without a completion before sleeping. */
+#define SPIN_NS 200000
 
 static const char usage[] =
 	"usage: gkv-bench run [options]\n"
@@ -39,7 +41,8 @@ static const char usage[] =
 	"  --prp                describe buffers with PRPs\n"
 	"  --csum               crc32c travels with the values\n"
 	"  --polled             never wake the daemon: act as a GPU does\n"
-	"  --spin               never sleep while waiting for completions\n"
+	"  --spin, --no-spin    never sleep while waiting for completions, or sleep at once\n"
+	"                       (default: after 200 us)\n"
 	"  --idle-qps N         N further queue pairs, polled and idle (default 0)\n"
 	"  --idle-depth N       entries of each (default 1024)\n"
 	"  --timeout T          deadline of a command (default: follows the namespace)\n"
@@ -48,24 +51,6 @@ static const char usage[] =
 	"  --plot FILE.svg      draw the latency distribution\n"
 	"  -o, --output FORMAT  text or json\n"
 	"  -q, --quiet          no progress\n";
-
-static uint64_t number_arg(const char *name, const char *arg, uint64_t min, uint64_t max)
-{
-	uint64_t v;
-
-	if (parse_count(arg, &v) || v < min || v > max)
-		die("run: --%s %s: must be %" PRIu64 " to %" PRIu64, name, arg, min, max);
-	return v;
-}
-
-static bool yes_no(const char *name, const char *arg)
-{
-	if (!strcmp(arg, "yes") || !strcmp(arg, "on"))
-		return true;
-	if (strcmp(arg, "no") && strcmp(arg, "off"))
-		die("run: --%s %s: must be on or off", name, arg);
-	return false;
-}
 
 static void parse_mix(struct run_cfg *c, const char *arg)
 {
@@ -148,9 +133,7 @@ static void parse_dist(struct run_cfg *c, const char *arg)
 static bool parse_args(struct run_cfg *c, int argc, char **argv)
 {
 	enum {
-		O_SOCKET = 256,
-		O_NS,
-		O_MIX,
+		O_MIX = 256,
 		O_SIZES,
 		O_KEYS,
 		O_DIST,
@@ -161,22 +144,13 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 		O_TIME,
 		O_COUNT,
 		O_FILL,
-		O_VERIFY,
-		O_SEED,
-		O_PRP,
-		O_CSUM,
-		O_POLLED,
 		O_SPIN,
+		O_NOSPIN,
 		O_IDLEQPS,
 		O_IDLEDEPTH,
-		O_TIMEOUT,
 		O_LISTLEN,
-		O_CPUS,
-		O_PLOT,
 	};
 	static const struct option longopts[] = {
-		{ "socket", required_argument, NULL, O_SOCKET },
-		{ "ns", required_argument, NULL, O_NS },
 		{ "mix", required_argument, NULL, O_MIX },
 		{ "size", required_argument, NULL, O_SIZES },
 		{ "sizes", required_argument, NULL, O_SIZES },
@@ -189,21 +163,12 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 		{ "time", required_argument, NULL, O_TIME },
 		{ "count", required_argument, NULL, O_COUNT },
 		{ "fill", required_argument, NULL, O_FILL },
-		{ "verify", required_argument, NULL, O_VERIFY },
-		{ "seed", required_argument, NULL, O_SEED },
-		{ "prp", no_argument, NULL, O_PRP },
-		{ "csum", no_argument, NULL, O_CSUM },
-		{ "polled", no_argument, NULL, O_POLLED },
 		{ "spin", no_argument, NULL, O_SPIN },
+		{ "no-spin", no_argument, NULL, O_NOSPIN },
 		{ "idle-qps", required_argument, NULL, O_IDLEQPS },
 		{ "idle-depth", required_argument, NULL, O_IDLEDEPTH },
-		{ "timeout", required_argument, NULL, O_TIMEOUT },
 		{ "list-len", required_argument, NULL, O_LISTLEN },
-		{ "cpus", required_argument, NULL, O_CPUS },
-		{ "plot", required_argument, NULL, O_PLOT },
-		{ "output", required_argument, NULL, 'o' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
+		CLIENT_LONGOPTS,
 		{},
 	};
 	bool fill_given = false;
@@ -214,20 +179,16 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 			       .threads = 1,
 			       .time_ns = 5000000000u,
 			       .keys = 10000,
-			       .seed = 1,
-			       .verify = true,
+			       .spin_ns = SPIN_NS,
 			       .list_len = 4096,
 			       .idle_depth = 1024 };
+	client_opts_init(&c->client);
 	parse_mix(c, "retrieve");
 	parse_sizes(c, "4K");
-	while ((opt = getopt_long(argc, argv, "o:qh", longopts, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, CLIENT_SHORTOPTS, longopts, NULL)) != -1) {
+		if (client_opt(&c->client, "run", opt, optarg))
+			continue;
 		switch (opt) {
-		case O_SOCKET:
-			c->socket = optarg;
-			break;
-		case O_NS:
-			c->ns = optarg;
-			break;
 		case O_MIX:
 			parse_mix(c, optarg);
 			break;
@@ -235,80 +196,49 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 			parse_sizes(c, optarg);
 			break;
 		case O_KEYS:
-			c->keys = number_arg("keys", optarg, 1, UINT32_MAX);
+			c->keys = count_arg("run", "keys", optarg, 1, UINT32_MAX);
 			break;
 		case O_DIST:
 			parse_dist(c, optarg);
 			break;
 		case O_QD:
-			c->qd = (uint32_t)number_arg("qd", optarg, 1, 65535);
+			c->qd = (uint32_t)count_arg("run", "qd", optarg, 1, 65535);
 			break;
 		case O_QPS:
-			c->qps = (uint32_t)number_arg("qps", optarg, 1, 65535);
+			c->qps = (uint32_t)count_arg("run", "qps", optarg, 1, 65535);
 			break;
 		case O_THREADS:
-			c->threads = (uint32_t)number_arg("threads", optarg, 1, MAX_THREADS);
+			c->threads = (uint32_t)count_arg("run", "threads", optarg, 1, MAX_THREADS);
 			break;
 		case O_BATCH:
-			c->batch = (uint32_t)number_arg("batch", optarg, 1, 256);
+			c->batch = (uint32_t)count_arg("run", "batch", optarg, 1, 256);
 			break;
 		case O_TIME:
-			if (parse_duration(optarg, &c->time_ns) || !c->time_ns)
-				die("run: --time %s: not a duration", optarg);
+			c->time_ns = duration_arg("run", "time", optarg, 1);
 			break;
 		case O_COUNT:
-			c->count = number_arg("count", optarg, 1, INT64_MAX);
+			c->count = count_arg("run", "count", optarg, 1, INT64_MAX);
 			break;
 		case O_FILL:
-			c->fill = yes_no("fill", optarg);
+			c->fill = switch_arg("run", "fill", optarg);
 			fill_given = true;
 			break;
-		case O_VERIFY:
-			c->verify = yes_no("verify", optarg);
-			break;
-		case O_SEED:
-			c->seed = number_arg("seed", optarg, 0, INT64_MAX);
-			break;
-		case O_PRP:
-			c->qp_flags |= GKV_QP_PRP;
-			break;
-		case O_CSUM:
-			c->qp_flags |= GKV_QP_CSUM;
-			break;
-		case O_POLLED:
-			c->qp_flags |= GKV_QP_POLLED;
-			break;
 		case O_SPIN:
-			c->spin = true;
+			c->spin_ns = UINT64_MAX;
+			break;
+		case O_NOSPIN:
+			c->spin_ns = 0;
 			break;
 		case O_IDLEQPS:
-			c->idle_qps = (uint32_t)number_arg("idle-qps", optarg, 0, 65535);
+			c->idle_qps = (uint32_t)count_arg("run", "idle-qps", optarg, 0, 65535);
 			break;
 		case O_IDLEDEPTH:
-			c->idle_depth = (uint32_t)number_arg("idle-depth", optarg, 2, 65536);
-			break;
-		case O_TIMEOUT:
-			if (parse_duration(optarg, &c->timeout_ns) || !c->timeout_ns)
-				die("run: --timeout %s: not a duration", optarg);
+			c->idle_depth = (uint32_t)count_arg("run", "idle-depth", optarg, 2, 65536);
 			break;
 		case O_LISTLEN:
 			if (parse_size(optarg, &v) || v < 64 || v > (64u << 20))
 				die("run: --list-len %s: must be 64 bytes to 64 MiB", optarg);
 			c->list_len = (uint32_t)v;
-			break;
-		case O_CPUS:
-			c->n_cpus = parse_cpus(optarg, c->cpus, MAX_THREADS);
-			if (c->n_cpus <= 0)
-				die("run: --cpus %s: not a list of processors", optarg);
-			break;
-		case O_PLOT:
-			c->plot = optarg;
-			break;
-		case 'o':
-			c->json = output_is_json(optarg);
-			break;
-		case 'q':
-			c->quiet = true;
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -372,7 +302,7 @@ static void set_up(struct run *r)
 	if (c->weight[K_LIST] && c->list_len > len)
 		len = c->list_len;
 	r->stride = (len + 4095) & ~4095ull;
-	target_open(&r->target, c->socket, c->ns, c->qps + c->idle_qps);
+	target_open(&r->target, c->client.socket, c->client.ns, c->qps + c->idle_qps);
 	target_check(&r->target,
 		     &(struct demand){
 			     .value_max = values ? c->size_max : 0,
@@ -399,7 +329,7 @@ static void set_up(struct run *r)
 		struct worker *w = &r->workers[t];
 
 		w->run = r;
-		w->cpu = c->n_cpus ? c->cpus[t % (uint32_t)c->n_cpus] : -1;
+		w->cpu = c->client.n_cpus ? c->client.cpus[t % (uint32_t)c->client.n_cpus] : -1;
 		w->n_lanes = c->qps / c->threads + (t < c->qps % c->threads);
 		w->lanes = calloc(w->n_lanes, sizeof(*w->lanes));
 		if (!w->lanes)
@@ -407,11 +337,13 @@ static void set_up(struct run *r)
 		for (uint32_t i = 0; i < w->n_lanes; i++, next++) {
 			struct lane *lane = &w->lanes[i];
 
-			lane->qp = target_qp(&r->target, c->qd, c->qp_flags, c->timeout_ns);
+			lane->qp = target_qp(&r->target, c->qd, c->client.qp_flags,
+					     c->client.timeout_ns);
 			lane->buf = base ? base + r->stride * c->qd * next : NULL;
 			lane->slots = calloc(c->qd, sizeof(*lane->slots));
 			lane->free_slots = calloc(c->qd, sizeof(*lane->free_slots));
-			if (!lane->slots || !lane->free_slots)
+			lane->retry = calloc(c->qd, sizeof(*lane->retry));
+			if (!lane->slots || !lane->free_slots || !lane->retry)
 				die("out of memory");
 			for (lane->n_free = 0; lane->n_free < c->qd; lane->n_free++)
 				lane->free_slots[lane->n_free] = c->qd - 1 - lane->n_free;
@@ -458,7 +390,7 @@ static uint64_t phase(struct run *r, bool fill)
 		w->rng = mix64(now_ns()) + t;
 		atomic_store(&w->done, 0);
 	}
-	progress_init(&p, c->quiet);
+	progress_init(&p, c->client.quiet);
 	atomic_store(&r->running, c->threads);
 	if (pthread_barrier_init(&r->start, NULL, c->threads + 1))
 		die("out of memory");
@@ -500,6 +432,7 @@ static void tear_down(struct run *r)
 		for (uint32_t i = 0; i < w->n_lanes; i++) {
 			free(w->lanes[i].slots);
 			free(w->lanes[i].free_slots);
+			free(w->lanes[i].retry);
 		}
 		free(w->lanes);
 	}

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "args.h"
 #include "hist.h"
 #include "keydist.h"
 #include "target.h"
@@ -17,15 +18,12 @@ enum kind { K_RETRIEVE, K_STORE, K_EXIST, K_DELETE, K_LIST, K_FLUSH, N_KINDS };
 extern const char *const kind_names[N_KINDS];
 
 #define MAX_SIZES	16
-#define MAX_THREADS	64
 #define MIX_TABLE	1024
 
 struct run_cfg {
-	const char *socket;
-	const char *ns;
+	struct client_opts client;
 	const char *mix_text;
 	const char *sizes_text;
-	const char *plot;
 	uint64_t weight[N_KINDS];
 	uint64_t size[MAX_SIZES];	/* value sizes to choose from, bytes */
 	uint32_t n_sizes;
@@ -37,21 +35,13 @@ struct run_cfg {
 	uint32_t idle_qps;
 	uint32_t idle_depth;		/* entries */
 	uint32_t batch;			/* free places before a doorbell */
-	uint32_t qp_flags;
 	uint32_t list_len;		/* bytes */
 	uint64_t time_ns;
 	uint64_t count;			/* commands; 0: by time */
 	uint64_t keys;
 	double theta;
-	uint64_t seed;
-	uint64_t timeout_ns;
-	bool verify;
 	bool fill;
-	bool spin;			/* never sleep while waiting */
-	bool json;
-	bool quiet;
-	int cpus[MAX_THREADS];
-	int n_cpus;
+	uint64_t spin_ns;		/* before a thread sleeps; UINT64_MAX: never sleep */
 };
 
 /* One queue pair and its buffers. */
@@ -60,7 +50,9 @@ struct lane {
 	uint8_t *buf;			/* qd registered buffers of stride bytes; NULL: none */
 	struct slot *slots;
 	uint32_t *free_slots;
+	uint32_t *retry;		/* slots to submit again */
 	uint32_t n_free;
+	uint32_t n_retry;
 	uint32_t in_flight;
 	uint32_t lost;			/* timed out: slot and buffer stay taken */
 };
@@ -70,6 +62,7 @@ struct slot {
 	uint64_t key;			/* key number */
 	uint32_t len;			/* of a value stored */
 	uint8_t kind;
+	uint8_t tries;			/* beyond the first */
 };
 
 struct worker {
@@ -80,6 +73,7 @@ struct worker {
 	uint32_t n_lanes;
 	uint64_t quota;			/* commands left to submit when counting */
 	uint64_t rng;
+	bool lost;			/* the session: nothing can be submitted any more */
 	_Atomic uint64_t done;		/* for the progress line */
 	/* Read by others after the thread ended. */
 	uint64_t begin_ns;
@@ -89,6 +83,7 @@ struct worker {
 	uint64_t misses;
 	uint64_t mismatches;
 	uint64_t late;			/* timed out, answered later */
+	uint64_t retried;		/* outcome unknown, submitted again */
 	struct errors errors;
 } __attribute__((aligned(128)));
 

@@ -18,6 +18,7 @@ struct totals {
 	uint64_t misses;
 	uint64_t mismatches;
 	uint64_t late;
+	uint64_t retried;
 	struct errors errors;
 };
 
@@ -35,6 +36,7 @@ static void add_up(const struct run *r, struct totals *t)
 		t->misses += w->misses;
 		t->mismatches += w->mismatches;
 		t->late += w->late;
+		t->retried += w->retried;
 		errors_merge(&t->errors, &w->errors);
 	}
 	for (int k = 0; k < N_KINDS; k++)
@@ -56,7 +58,7 @@ static void print_text(const struct run *r, const struct totals *t)
 	       " queue pairs, %" PRIu32 " threads, verify %s\n",
 	       r->target.ns.name, c->mix_text, c->sizes_text, c->keys,
 	       c->theta > 0 ? "zipf" : "uniform", c->qd, c->qps, c->threads,
-	       c->verify ? "on" : "off");
+	       c->client.verify ? "on" : "off");
 	printf("set-up: connect %s, register memory %s, queue pairs %s\n",
 	       human_ns(a, sizeof(a), (double)r->target.connect_ns),
 	       human_ns(b, sizeof(b), (double)r->target.register_ns),
@@ -88,7 +90,9 @@ static void print_text(const struct run *r, const struct totals *t)
 	       human_count(g, sizeof(g), (double)t->commands / seconds), t->misses);
 	if (t->late)
 		printf("answers after the deadline: %" PRIu64 "\n", t->late);
-	if (c->verify)
+	if (t->retried)
+		printf("outcome unknown, tried again: %" PRIu64 "\n", t->retried);
+	if (c->client.verify)
 		printf("values that did not match: %" PRIu64 "\n", t->mismatches);
 	printf("errors: %" PRIu64 "\n", t->errors.total);
 	for (uint32_t i = 0; i < t->errors.n; i++)
@@ -113,11 +117,13 @@ static void print_json(const struct run *r, const struct totals *t)
 	json_add_int(o, "threads", c->threads);
 	json_add_int(o, "batch", c->batch);
 	json_add_int(o, "idle_qps", c->idle_qps);
-	json_object_object_add(o, "verify", json_object_new_boolean(c->verify));
-	json_object_object_add(o, "csum", json_object_new_boolean(!!(c->qp_flags & GKV_QP_CSUM)));
-	json_object_object_add(o, "prp", json_object_new_boolean(!!(c->qp_flags & GKV_QP_PRP)));
+	json_object_object_add(o, "verify", json_object_new_boolean(c->client.verify));
+	json_object_object_add(o, "csum",
+			       json_object_new_boolean(!!(c->client.qp_flags & GKV_QP_CSUM)));
+	json_object_object_add(o, "prp",
+			       json_object_new_boolean(!!(c->client.qp_flags & GKV_QP_PRP)));
 	json_object_object_add(o, "polled",
-			       json_object_new_boolean(!!(c->qp_flags & GKV_QP_POLLED)));
+			       json_object_new_boolean(!!(c->client.qp_flags & GKV_QP_POLLED)));
 	o = json_object_new_object();
 	json_object_object_add(doc, "setup", o);
 	json_add_int(o, "connect_ns", (long long)r->target.connect_ns);
@@ -154,6 +160,7 @@ static void print_json(const struct run *r, const struct totals *t)
 	json_add_int(doc, "misses", (long long)t->misses);
 	json_add_int(doc, "mismatches", (long long)t->mismatches);
 	json_add_int(doc, "late", (long long)t->late);
+	json_add_int(doc, "retried", (long long)t->retried);
 	json_add_int(doc, "errors", (long long)t->errors.total);
 	o = json_object_new_object();
 	json_object_object_add(doc, "errors_by_status", o);
@@ -175,9 +182,9 @@ static void plot(const struct run *r, const struct totals *t)
 		 "namespace %s, %s values, QD %" PRIu32 " x %" PRIu32 " queue pairs, %" PRIu64
 		 " commands",
 		 r->target.ns.name, r->cfg.sizes_text, r->cfg.qd, r->cfg.qps, t->commands);
-	err = plot_write(r->cfg.plot, "Latency by command", subtitle, s, N_KINDS);
+	err = plot_write(r->cfg.client.plot, "Latency by command", subtitle, s, N_KINDS);
 	if (err)
-		die("plot %s: %s", r->cfg.plot, strerror(-err));
+		die("plot %s: %s", r->cfg.client.plot, strerror(-err));
 }
 
 int run_report(const struct run *r)
@@ -188,11 +195,11 @@ int run_report(const struct run *r)
 	if (!t)
 		die("out of memory");
 	add_up(r, t);
-	if (r->cfg.json)
+	if (r->cfg.client.json)
 		print_json(r, t);
 	else
 		print_text(r, t);
-	if (r->cfg.plot && t->commands)
+	if (r->cfg.client.plot && t->commands)
 		plot(r, t);
 	rc = t->errors.total || t->mismatches;
 	free(t);

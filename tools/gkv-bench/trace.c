@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* gkv-bench trace: options, set-up, report. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,15 +41,6 @@ static const char usage[] =
 	"  -o, --output FORMAT  text or json\n"
 	"  -q, --quiet          no progress\n";
 
-static uint64_t number_arg(const char *name, const char *arg, uint64_t min, uint64_t max)
-{
-	uint64_t v;
-
-	if (parse_count(arg, &v) || v < min || v > max)
-		die("trace: --%s %s: must be %" PRIu64 " to %" PRIu64, name, arg, min, max);
-	return v;
-}
-
 static void list_models(void)
 {
 	printf("%-16s %7s %9s %9s %14s %16s\n", "model", "layers", "KV heads", "head size",
@@ -86,16 +76,6 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 		O_CLIENTS,
 		O_QD,
 		O_SPEED,
-		O_VERIFY,
-		O_SEED,
-		O_SOCKET,
-		O_NS,
-		O_CPUS,
-		O_TIMEOUT,
-		O_PRP,
-		O_CSUM,
-		O_POLLED,
-		O_PLOT,
 		O_DRY,
 	};
 	static const struct option longopts[] = {
@@ -115,20 +95,8 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 		{ "threads", required_argument, NULL, O_CLIENTS },
 		{ "qd", required_argument, NULL, O_QD },
 		{ "speed", required_argument, NULL, O_SPEED },
-		{ "verify", required_argument, NULL, O_VERIFY },
-		{ "seed", required_argument, NULL, O_SEED },
-		{ "socket", required_argument, NULL, O_SOCKET },
-		{ "ns", required_argument, NULL, O_NS },
-		{ "cpus", required_argument, NULL, O_CPUS },
-		{ "timeout", required_argument, NULL, O_TIMEOUT },
-		{ "prp", no_argument, NULL, O_PRP },
-		{ "csum", no_argument, NULL, O_CSUM },
-		{ "polled", no_argument, NULL, O_POLLED },
-		{ "plot", required_argument, NULL, O_PLOT },
 		{ "dry-run", no_argument, NULL, O_DRY },
-		{ "output", required_argument, NULL, 'o' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
+		CLIENT_LONGOPTS,
 		{},
 	};
 	char *end;
@@ -142,9 +110,10 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 					   .salt = "",
 					   .rank = LAYOUT_ALL_RANKS } };
 	o->layout.preset = preset_find("Llama-3-8B");
-	r->verify = true;
-	r->seed = 1;
-	while ((opt = getopt_long(argc, argv, "o:qh", longopts, NULL)) != -1) {
+	client_opts_init(&o->client);
+	while ((opt = getopt_long(argc, argv, CLIENT_SHORTOPTS, longopts, NULL)) != -1) {
+		if (client_opt(&o->client, "trace", opt, optarg))
+			continue;
 		switch (opt) {
 		case O_MODEL:
 			o->layout.preset = preset_find(optarg);
@@ -157,26 +126,26 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 			list_models();
 			return false;
 		case O_TP:
-			o->layout.tp = (uint32_t)number_arg("tp", optarg, 1, 1024);
+			o->layout.tp = (uint32_t)count_arg("trace", "tp", optarg, 1, 1024);
 			break;
 		case O_PP:
-			o->layout.pp = (uint32_t)number_arg("pp", optarg, 1, 1024);
+			o->layout.pp = (uint32_t)count_arg("trace", "pp", optarg, 1, 1024);
 			break;
 		case O_RANK:
 			o->layout.rank = LAYOUT_ALL_RANKS;
 			if (strcmp(optarg, "all"))
-				o->layout.rank = (int32_t)number_arg("rank", optarg, 0, 1 << 20);
+				o->layout.rank = (int32_t)count_arg("trace", "rank", optarg, 0, 1 << 20);
 			break;
 		case O_LPV:
 			o->layout.layers_per_value =
-				(uint32_t)number_arg("layers-per-value", optarg, 1, 1024);
+				(uint32_t)count_arg("trace", "layers-per-value", optarg, 1, 1024);
 			break;
 		case O_ELEM:
-			o->layout.elem_bytes = (uint32_t)number_arg("elem-bytes", optarg, 1, 8);
+			o->layout.elem_bytes = (uint32_t)count_arg("trace", "elem-bytes", optarg, 1, 8);
 			break;
 		case O_TOKENS:
 			o->layout.block_tokens =
-				(uint32_t)number_arg("block-tokens", optarg, 1, 1 << 20);
+				(uint32_t)count_arg("trace", "block-tokens", optarg, 1, 1 << 20);
 			break;
 		case O_VSIZE:
 			if (parse_size(optarg, &o->layout.value_size) ||
@@ -188,65 +157,24 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 			o->layout.salt = optarg;
 			break;
 		case O_SKIP:
-			o->skip = number_arg("skip", optarg, 0, UINT32_MAX);
+			o->skip = count_arg("trace", "skip", optarg, 0, UINT32_MAX);
 			break;
 		case O_LIMIT:
-			o->limit = number_arg("limit", optarg, 1, UINT32_MAX);
+			o->limit = count_arg("trace", "limit", optarg, 1, UINT32_MAX);
 			break;
 		case O_CLIENTS:
-			o->clients = (uint32_t)number_arg("clients", optarg, 1, MAX_CLIENTS);
+			o->clients = (uint32_t)count_arg("trace", "clients", optarg, 1, MAX_THREADS);
 			break;
 		case O_QD:
-			o->qd = (uint32_t)number_arg("qd", optarg, 1, 4095);
+			o->qd = (uint32_t)count_arg("trace", "qd", optarg, 1, 4095);
 			break;
 		case O_SPEED:
 			r->speed = strtod(optarg, &end);
 			if (*end || end == optarg || !(r->speed > 0) || r->speed > 1e9)
 				die("trace: --speed %s: not a factor above 0", optarg);
 			break;
-		case O_VERIFY:
-			if (strcmp(optarg, "on") && strcmp(optarg, "off"))
-				die("trace: --verify %s: must be on or off", optarg);
-			r->verify = !strcmp(optarg, "on");
-			break;
-		case O_SEED:
-			r->seed = number_arg("seed", optarg, 0, INT64_MAX);
-			break;
-		case O_SOCKET:
-			o->socket = optarg;
-			break;
-		case O_NS:
-			o->ns = optarg;
-			break;
-		case O_CPUS:
-			o->n_cpus = parse_cpus(optarg, o->cpus, MAX_CLIENTS);
-			if (o->n_cpus <= 0)
-				die("trace: --cpus %s: not a list of processors", optarg);
-			break;
-		case O_TIMEOUT:
-			if (parse_duration(optarg, &o->timeout_ns) || !o->timeout_ns)
-				die("trace: --timeout %s: not a duration", optarg);
-			break;
-		case O_PRP:
-			o->qp_flags |= GKV_QP_PRP;
-			break;
-		case O_CSUM:
-			o->qp_flags |= GKV_QP_CSUM;
-			break;
-		case O_POLLED:
-			o->qp_flags |= GKV_QP_POLLED;
-			break;
-		case O_PLOT:
-			o->plot = optarg;
-			break;
 		case O_DRY:
 			o->dry_run = true;
-			break;
-		case 'o':
-			o->json = output_is_json(optarg);
-			break;
-		case 'q':
-			o->quiet = true;
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -259,6 +187,8 @@ static bool parse_args(struct options *o, struct replay *r, int argc, char **arg
 	if (optind + 1 != argc)
 		die("trace: one trace file is needed (see gkv-bench trace --help)");
 	o->file = argv[optind];
+	r->verify = o->client.verify;
+	r->seed = o->client.seed;
 	return true;
 }
 
@@ -314,13 +244,13 @@ static void set_up_client(const struct options *o, struct replay *r, struct clie
 	struct gkv_mem *mem;
 
 	c->replay = r;
-	c->cpu = o->n_cpus ? o->cpus[i % (uint32_t)o->n_cpus] : -1;
+	c->cpu = o->client.n_cpus ? o->client.cpus[i % (uint32_t)o->client.n_cpus] : -1;
 	if (i)
-		target_open(&c->target, o->socket, o->ns, 1);
+		target_open(&c->target, o->client.socket, o->client.ns, 1);
 	mem = target_mem(&c->target, r->stride ? r->stride * qd : 4096);
 	c->buf = gkv_mem_addr(mem);
 	memset(c->buf, 0x5a, gkv_mem_len(mem));
-	c->qp = target_qp(&c->target, qd, o->qp_flags, o->timeout_ns);
+	c->qp = target_qp(&c->target, qd, o->client.qp_flags, o->client.timeout_ns);
 	c->items = calloc(r->max_items + 1, sizeof(*c->items));
 	c->retry = calloc(r->max_items + qd, sizeof(*c->retry));
 	c->slots = calloc(qd, sizeof(*c->slots));
@@ -334,7 +264,7 @@ static void set_up_client(const struct options *o, struct replay *r, struct clie
 /* Connect the first client, and settle what its namespace decides. */
 static void open_first(const struct options *o, struct replay *r, struct client *c)
 {
-	target_open(&c->target, o->socket, o->ns, 1);
+	target_open(&c->target, o->client.socket, o->client.ns, 1);
 	check_value_size(o, r, &c->target.ns);
 	r->qd = o->qd;
 	if (!r->qd) {
@@ -372,7 +302,7 @@ static uint64_t replay(const struct options *o, struct replay *r, struct client 
 {
 	struct progress p;
 
-	progress_init(&p, o->quiet);
+	progress_init(&p, o->client.quiet);
 	atomic_store(&r->running, o->clients);
 	r->start_ns = now_ns();
 	for (uint32_t i = 0; i < o->clients; i++)
@@ -425,7 +355,7 @@ int cmd_trace(int argc, char **argv)
 			die("out of memory");
 		memset(clients, 0, sizeof(*clients) * o.clients);
 		open_first(&o, &r, &clients[0]);
-		if (!o.quiet)
+		if (!o.client.quiet)
 			trace_describe(stderr, &o, &r);
 		for (uint32_t i = 0; i < o.clients; i++)
 			set_up_client(&o, &r, &clients[i], i);

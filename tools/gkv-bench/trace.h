@@ -5,27 +5,18 @@
 
 #include <stdio.h>
 
+#include "args.h"
 #include "replay.h"
 
-#define MAX_CLIENTS	64
-
 struct options {
+	struct client_opts client;
 	const char *file;
-	const char *socket;
-	const char *ns;
-	const char *plot;
 	struct layout layout;
 	size_t skip;
 	size_t limit;
 	uint32_t clients;
 	uint32_t qd;
-	uint32_t qp_flags;
-	uint64_t timeout_ns;
 	bool dry_run;
-	bool json;
-	bool quiet;
-	int cpus[MAX_CLIENTS];
-	int n_cpus;
 };
 
 /* Print one line on how a block becomes values. */

@@ -20,6 +20,7 @@ struct result {
 	uint64_t stale;
 	uint64_t mismatches;
 	uint64_t retries;
+	uint64_t retried;
 	uint64_t connect_ns;
 	uint64_t register_ns;
 	uint64_t qp_ns;
@@ -89,6 +90,7 @@ static void collect(struct result *x, const struct options *o, const struct repl
 		x->stale += c->stale;
 		x->mismatches += c->mismatches;
 		x->retries += c->retries;
+		x->retried += c->retried;
 		x->connect_ns += c->target.connect_ns;
 		x->register_ns += c->target.register_ns;
 		x->qp_ns += c->target.qp_ns;
@@ -159,8 +161,8 @@ static void print_text(const struct options *o, const struct replay *r,
 		       human_ns(d, sizeof(d), ns_at(h, 1)));
 	}
 	printf("\nmismatches %" PRIu64 ", errors %" PRIu64 ", retries %" PRIu64
-	       ", gone between Exist and Retrieve %" PRIu64 "\n",
-	       x->mismatches, x->errors.total, x->retries, x->stale);
+	       " (%" PRIu64 " with unknown outcome), gone between Exist and Retrieve %" PRIu64 "\n",
+	       x->mismatches, x->errors.total, x->retries, x->retried, x->stale);
 	for (uint32_t i = 0; i < x->errors.n; i++)
 		printf("  %s: %" PRIu64 "\n", error_name(&x->errors.e[i]), x->errors.e[i].count);
 }
@@ -222,6 +224,7 @@ static void print_json(const struct options *o, const struct replay *r,
 	json_object_object_add(doc, "verified", json_object_new_boolean(r->verify));
 	json_add_int(doc, "mismatches", (long long)x->mismatches);
 	json_add_int(doc, "retries", (long long)x->retries);
+	json_add_int(doc, "retried", (long long)x->retried);
 	json_add_int(doc, "gone_after_exist", (long long)x->stale);
 	json_add_int(doc, "errors", (long long)x->errors.total);
 	obj = json_object_new_object();
@@ -246,9 +249,9 @@ static void plot(const struct options *o, const struct replay *r, const struct r
 		 "%s, %" PRIu64 " requests, values of %s, QD %" PRIu32 " x %" PRIu32 " clients",
 		 slash ? slash + 1 : o->file, x->sums.requests,
 		 human_bytes(a, sizeof(a), (double)r->value_max), r->qd, o->clients);
-	err = plot_write(o->plot, "Latency by command, trace replay", subtitle, s, N_STEPS);
+	err = plot_write(o->client.plot, "Latency by command, trace replay", subtitle, s, N_STEPS);
 	if (err)
-		die("plot %s: %s", o->plot, strerror(-err));
+		die("plot %s: %s", o->client.plot, strerror(-err));
 }
 
 int trace_report(const struct options *o, const struct replay *r, const struct trace_ideal *ideal,
@@ -258,7 +261,7 @@ int trace_report(const struct options *o, const struct replay *r, const struct t
 	int rc;
 
 	if (!clients) {
-		if (o->json) {
+		if (o->client.json) {
 			print_json(o, r, ideal, NULL);
 		} else {
 			trace_describe(stdout, o, r);
@@ -270,11 +273,11 @@ int trace_report(const struct options *o, const struct replay *r, const struct t
 	if (!x)
 		die("out of memory");
 	collect(x, o, r, clients, spent_ns);
-	if (o->json)
+	if (o->client.json)
 		print_json(o, r, ideal, x);
 	else
 		print_text(o, r, ideal, x);
-	if (o->plot && x->sums.requests)
+	if (o->client.plot && x->sums.requests)
 		plot(o, r, x);
 	rc = x->errors.total || x->mismatches || !x->complete;
 	free(x);

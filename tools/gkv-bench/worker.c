@@ -14,8 +14,8 @@
 #include "run.h"
 
 #define MAX_BATCH 256
-/* Spin for so long without a completion before sleeping. */
-#define SPIN_NS 200000
+/* An unknown outcome is tried again so often before it counts as an error. */
+#define MAX_TRIES 8
 
 static const uint8_t opcodes[N_KINDS] = { GKV_RETRIEVE, GKV_STORE, GKV_EXIST,
 					  GKV_DELETE,	GKV_LIST,  GKV_FLUSH };
@@ -50,9 +50,9 @@ static void prepare(struct worker *w, struct lane *lane, struct gkv_cmd *cmd, ui
 	case K_STORE:
 		cmd->buf = lane->buf + (uint64_t)si * r->stride;
 		s->len = cmd->len = pick_size(cfg, rng_next(&w->rng));
-		if (cfg->verify)
-			value_fill(cmd->buf, s->len, key_seed(key, cfg->seed), rng_next(&w->rng));
-		if (cfg->qp_flags & GKV_QP_CSUM)
+		if (cfg->client.verify)
+			value_fill(cmd->buf, s->len, key_seed(key, cfg->client.seed), rng_next(&w->rng));
+		if (cfg->client.qp_flags & GKV_QP_CSUM)
 			cmd->crc = gkv_crc32c(0, cmd->buf, s->len);
 		break;
 	case K_LIST:
@@ -89,7 +89,7 @@ static void verify(struct worker *w, const struct slot *s, const uint8_t *buf,
 		complain(w, s, "crc32c of the completion does not match the value", c->result);
 		return;
 	}
-	switch (value_check(buf, c->result, key_seed(s->key, cfg->seed), &version, &where)) {
+	switch (value_check(buf, c->result, key_seed(s->key, cfg->client.seed), &version, &where)) {
 	case VALUE_OK:
 		break;
 	case VALUE_BAD_HEADER:
@@ -99,6 +99,13 @@ static void verify(struct worker *w, const struct slot *s, const uint8_t *buf,
 		complain(w, s, "the value differs from what was stored", where);
 		break;
 	}
+}
+
+/* A restarted daemon that cannot tell whether a mutation happened asks for it again. */
+static bool outcome_unknown(const struct gkv_comp *c)
+{
+	return !(c->flags & GKV_C_LOST) && GKV_STATUS_CODE(c->status) == GKV_SC_TRANSIENT &&
+	       gkv_status_retry(c->status);
 }
 
 static void complete(struct worker *w, struct lane *lane, const struct gkv_comp *c, uint64_t now)
@@ -122,12 +129,19 @@ static void complete(struct worker *w, struct lane *lane, const struct gkv_comp 
 		return;
 	}
 	lane->in_flight--;
+	if (unlikely(outcome_unknown(c)) && s->tries < MAX_TRIES) {
+		/* The latency goes on counting from the first attempt. */
+		s->tries++;
+		w->retried++;
+		lane->retry[lane->n_retry++] = si;
+		return;
+	}
 	lane->free_slots[lane->n_free++] = si;
 	hist_add(&w->hist[kind], now - s->start);
 	if (likely(!c->status && !(c->flags & GKV_C_LOST))) {
 		if (kind == K_RETRIEVE) {
 			w->bytes[kind] += c->result < r->cfg.size_max ? c->result : r->cfg.size_max;
-			if (r->cfg.verify)
+			if (r->cfg.client.verify)
 				verify(w, s, lane->buf + (uint64_t)si * r->stride, c);
 		} else if (kind == K_STORE) {
 			w->bytes[kind] += s->len;
@@ -141,8 +155,10 @@ static void complete(struct worker *w, struct lane *lane, const struct gkv_comp 
 	}
 	errors_add(&w->errors, c->status, c->flags, 1);
 	/* Nothing more will ever complete. */
-	if (c->flags & GKV_C_LOST)
+	if (c->flags & GKV_C_LOST) {
+		w->lost = true;
 		atomic_store_explicit(&r->stop, true, memory_order_relaxed);
+	}
 }
 
 /* Completions that are there; sleeps for them only when @may_sleep. Returns how many. */
@@ -186,6 +202,36 @@ static bool next_fill(struct worker *w, enum kind *kind, uint64_t *key)
 	return i < w->run->cfg.keys;
 }
 
+static void ring(struct lane *lane, struct gkv_cmd *cmds, uint32_t n)
+{
+	int taken = gkv_submit(lane->qp, cmds, n);
+
+	/* The queue pair has room for every slot, so anything else is a broken one. */
+	if (unlikely(taken != (int)n))
+		die("submit: %d of %" PRIu32 " commands taken: %s", taken, n, gkv_error());
+}
+
+/* Submit what is to be tried again, a Store perhaps with another version of its value. */
+static void resubmit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds)
+{
+	struct timespec pause = {};
+	uint32_t n = 0;
+
+	while (lane->n_retry && n < MAX_BATCH) {
+		uint32_t si = lane->retry[--lane->n_retry];
+		const struct slot *s = &lane->slots[si];
+
+		/* What fails again gets time: half a second over all tries. */
+		if (s->tries > 1 && pause.tv_nsec < 1000000L << s->tries)
+			pause.tv_nsec = 1000000L << s->tries;
+		prepare(w, lane, &cmds[n++], si, s->kind, s->key);
+	}
+	if (pause.tv_nsec)
+		nanosleep(&pause, NULL);
+	lane->in_flight += n;
+	ring(lane, cmds, n);
+}
+
 /* Submit up to @room commands with one doorbell. False when there are no more. */
 static bool submit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds, uint32_t room,
 		   next_fn *next)
@@ -193,7 +239,6 @@ static bool submit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds, ui
 	uint32_t n = 0;
 	uint64_t start;
 	bool more = true;
-	int taken;
 
 	while (n < room) {
 		enum kind kind;
@@ -202,7 +247,8 @@ static bool submit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds, ui
 		more = next(w, &kind, &key);
 		if (!more)
 			break;
-		prepare(w, lane, &cmds[n++], lane->free_slots[--lane->n_free], kind, key);
+		lane->slots[lane->free_slots[--lane->n_free]].tries = 0;
+		prepare(w, lane, &cmds[n++], lane->free_slots[lane->n_free], kind, key);
 	}
 	if (!n)
 		return more;
@@ -210,10 +256,7 @@ static bool submit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds, ui
 	start = ticks();
 	for (uint32_t i = 0; i < n; i++)
 		lane->slots[cmds[i].user_data].start = start;
-	taken = gkv_submit(lane->qp, cmds, n);
-	/* The queue pair has room for every slot, so anything else is a broken one. */
-	if (unlikely(taken != (int)n))
-		die("submit: %d of %" PRIu32 " commands taken: %s", taken, n, gkv_error());
+	ring(lane, cmds, n);
 	return more;
 }
 
@@ -221,7 +264,7 @@ static bool submit(struct worker *w, struct lane *lane, struct gkv_cmd *cmds, ui
 static uint32_t idle(struct worker *w, uint64_t *since, uint64_t spin)
 {
 	cpu_relax();
-	if (w->run->cfg.spin)
+	if (spin == UINT64_MAX)
 		return 0;
 	if (!*since) {
 		*since = ticks();
@@ -241,7 +284,10 @@ static void pump(struct worker *w, next_fn *next)
 	const uint32_t batch = r->cfg.batch;
 	struct gkv_cmd cmds[MAX_BATCH] = {};
 	uint64_t done = 0, idle_since = 0;
-	const uint64_t spin = (uint64_t)(SPIN_NS * ticks_per_ns());
+	const uint64_t spin_ns = r->cfg.spin_ns;
+	const uint64_t spin = spin_ns == UINT64_MAX
+				      ? spin_ns
+				      : (uint64_t)((double)spin_ns * ticks_per_ns());
 	bool more = true;
 
 	for (uint32_t i = 0; i < MAX_BATCH; i++)
@@ -255,6 +301,8 @@ static void pump(struct worker *w, next_fn *next)
 			struct lane *lane = &w->lanes[i];
 			uint32_t room = lane->n_free < MAX_BATCH ? lane->n_free : MAX_BATCH;
 
+			if (unlikely(lane->n_retry) && !w->lost)
+				resubmit(w, lane, cmds);
 			if (more && room && (room >= batch || !lane->in_flight))
 				more = submit(w, lane, cmds, room, next);
 			busy += lane->in_flight;
@@ -272,6 +320,10 @@ static void pump(struct worker *w, next_fn *next)
 			idle_since = 0;
 		}
 	}
+	/* With the session lost, what was to be tried again stays unknown. */
+	for (uint32_t i = 0; i < w->n_lanes; i++)
+		if (w->lanes[i].n_retry)
+			errors_add(&w->errors, 0, GKV_C_LOST, w->lanes[i].n_retry);
 }
 
 static void *body(struct worker *w, next_fn *next)
