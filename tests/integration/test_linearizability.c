@@ -213,10 +213,13 @@ static const char conf[] =
 
 static void start(struct rig *rig, const char *store, unsigned int reactors)
 {
-	char text[512];
+	char text[1024], keys[512] = "";
 
-	snprintf(text, sizeof(text), conf, reactors, store,
-		 strcmp(store, "local") ? "" : "local.path = {dir}/store\nlocal.size = 512M\n");
+	if (!strcmp(store, "local"))
+		snprintf(keys, sizeof(keys), "local.path = {dir}/store\nlocal.size = 512M\n");
+	else if (!strcmp(store, "rados"))
+		suite_rados_conf(keys, sizeof(keys), "main");
+	snprintf(text, sizeof(text), conf, reactors, store, keys);
 	rig_init(rig, text);
 	rig_start(rig);
 }
@@ -288,7 +291,7 @@ int main(void)
 		snprintf(what, sizeof(what), "%s, 3 reactors, checksums", store);
 		run(store, 3, &csum, 500, what);
 		/* What ends with the process has no history beyond it. */
-		if (!strcmp(store, "local"))
+		if (strcmp(store, "mem"))
 			run_with_kills(store, getenv("GKV_LONG") ? 60 : 5);
 	}
 	return tap_done();

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "suite.h"
 
@@ -55,6 +56,20 @@ const char *suite_next_store(void)
 	return strtok(names, " ");
 }
 
+int suite_rados_conf(char *text, size_t size, const char *name)
+{
+	static unsigned int times;
+	const char *conf = getenv("GKV_CEPH_CONF"), *pool = getenv("GKV_CEPH_POOL");
+
+	if (!conf || !pool) {
+		tap_diag("rados: name a cluster with GKV_CEPH_CONF and GKV_CEPH_POOL");
+		exit(1);
+	}
+	return snprintf(text, size,
+			"rados.conf = %s\nrados.pool = %s\nrados.namespace = %s-%d-%u\n", conf,
+			pool, name, (int)getpid(), ++times);
+}
+
 static size_t add_ns(char *conf, size_t size, const char *name, unsigned int nsid,
 		     const char *filter, const char *store, const char *deadline, const char *more)
 {
@@ -66,6 +81,8 @@ static size_t add_ns(char *conf, size_t size, const char *name, unsigned int nsi
 	if (!strcmp(store, "local"))
 		used += (size_t)snprintf(conf + used, size - used,
 					 "local.path = {dir}/%s\nlocal.size = 2G\n", name);
+	else if (!strcmp(store, "rados"))
+		used += (size_t)suite_rados_conf(conf + used, size - used, name);
 	return used;
 }
 

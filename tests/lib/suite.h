@@ -48,7 +48,14 @@ struct suite_key {
 const char *suite_next_store(void);
 
 /*
- * Start a daemon whose namespaces stand on @store ("mem", "local"), connect and open all
+ * Keys of a namespace's section for the store "rados": an empty RADOS namespace of its own in
+ * the pool $GKV_CEPH_POOL of the cluster $GKV_CEPH_CONF. Returns their length; ends the
+ * program when no cluster is named.
+ */
+int suite_rados_conf(char *text, size_t size, const char *name);
+
+/*
+ * Start a daemon whose namespaces stand on @store ("mem", "local", "rados"), connect and open all
  * of them. @rules: the rules of the filter "fault" of one namespace each, NULL at the end;
  * or NULL for no such namespaces.
  */

@@ -65,15 +65,23 @@ int kvb_ns_access(const struct kvb_ns *ns, uid_t uid, gid_t gid, const gid_t *gr
 }
 
 /*
- * A store with a path is the same namespace whichever daemon serves it; one without ends
- * with its daemon.
+ * A store with a path is the same namespace whichever daemon of this host serves it, one with
+ * a pool whichever host does; one with neither ends with its daemon.
  */
 static void derive_uuid(struct kvb_ns *ns, const struct kvb_conf *bottom,
 			const struct kvb_config *cfg)
 {
 	const struct kvb_conf_key *path = kvb_conf_find(bottom, "path");
+	const struct kvb_conf_key *pool = kvb_conf_find(bottom, "pool");
+	const struct kvb_conf_key *part = kvb_conf_find(bottom, "namespace");
+	static const uint8_t nil[16];
 	char text[1024];
 
+	if (pool) {
+		snprintf(text, sizeof(text), "rados\n%s\n%s", pool->value, part ? part->value : "");
+		uuid_generate_sha1(ns->uuid, nil, text, strlen(text));
+		return;
+	}
 	snprintf(text, sizeof(text), "%s\n%s", ns->name, path ? path->value : "");
 	uuid_generate_sha1(ns->uuid, path ? cfg->host_uuid : cfg->uuid, text, strlen(text));
 }
