@@ -129,7 +129,7 @@ void raw_close(struct raw *r)
 	munmap((void *)(uintptr_t)r->doorbells, r->doorbells_len);
 	close(r->doorbells_fd);
 	if (r->data_fd >= 0) {
-		munmap(r->data, RAW_DATA_LEN);
+		munmap(r->data, r->data_len);
 		close(r->data_fd);
 	}
 }
@@ -145,13 +145,19 @@ int raw_ns_open(struct raw *r, uint32_t nsid, uint32_t flags)
 
 int raw_data(struct raw *r, uint64_t iova)
 {
+	return raw_data_sized(r, iova, RAW_DATA_LEN);
+}
+
+int raw_data_sized(struct raw *r, uint64_t iova, size_t len)
+{
 	struct gkv_msg_region_add m = { .id = htole32(1), .iova = htole64(iova),
-					.len = htole64(RAW_DATA_LEN) };
+					.len = htole64(len) };
 	struct gkv_msg_reply reply;
 	void *map;
 
-	r->data_fd = raw_memfd(RAW_DATA_LEN, &map);
+	r->data_fd = raw_memfd(len, &map);
 	r->data = map;
+	r->data_len = len;
 	r->iova = iova;
 	head(&m.hdr, GKV_MSG_REGION_ADD, sizeof(m));
 	return raw_call(r, &m, sizeof(m), &r->data_fd, 1, &reply, sizeof(reply));

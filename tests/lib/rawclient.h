@@ -41,7 +41,8 @@ struct raw {
 	volatile uint8_t *doorbells;
 	size_t doorbells_len;
 	int doorbells_fd;
-	uint8_t *data;			/* a region of RAW_DATA_LEN bytes at IOVA @iova */
+	uint8_t *data;			/* a region of @data_len bytes at IOVA @iova */
+	size_t data_len;
 	int data_fd;
 	uint64_t iova;
 };
@@ -59,8 +60,9 @@ int raw_call(struct raw *r, void *msg, size_t len, const int *fds, unsigned int 
 	     void *reply, size_t reply_len);
 
 int raw_ns_open(struct raw *r, uint32_t nsid, uint32_t flags);
-/* Register the data region at @iova. */
+/* Register the data region at @iova: of RAW_DATA_LEN, or of @len bytes. */
 int raw_data(struct raw *r, uint64_t iova);
+int raw_data_sized(struct raw *r, uint64_t iova, size_t len);
 /* @qid and @depth as they are: the daemon is to judge them. */
 int raw_qp_open(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t flags);
 void raw_qp_free(struct raw_qp *qp);
