@@ -243,7 +243,7 @@ $(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)
 TESTLIB_SRC	:= $(wildcard tests/lib/*.c)
 UNIT_SRC	:= $(wildcard tests/unit/test_*.c)
 UNITLIB_SRC	:= $(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
-PROG_SRC	:= $(wildcard tests/integration/*.c tests/crash/*.c)
+PROG_SRC	:= $(wildcard tests/integration/*.c tests/crash/*.c tests/ceph/*.c)
 FUZZ_SRC	:= $(wildcard tests/fuzz/fuzz_*.c)
 FUZZLIB_SRC	:= $(filter-out $(FUZZ_SRC),$(wildcard tests/fuzz/*.c))
 
@@ -252,6 +252,7 @@ OTHER_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(PROG_SRC))
 FUZZERS		:= $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
 TEST_SCRIPTS	:= $(wildcard tests/integration/test_*.py tests/integration/test_*.sh \
 			tests/crash/test_*.py tests/crash/test_*.sh)
+CEPH_TESTS	:= $(wildcard tests/ceph/test_*.py)
 CHECK_SCRIPTS	:= $(wildcard scripts/check-*.sh)
 INTEGRATION	:= $(filter $(BUILD)/tests/integration/test_% $(BUILD)/tests/crash/test_%, \
 			$(OTHER_PROGS)) $(TEST_SCRIPTS)
@@ -299,8 +300,11 @@ endif
 # run-* build and run one suite and append to $(RESULTS); check-* are what people call.
 RESULTS	?= $(BUILD)/results.jsonl
 RUN	= python3 scripts/run-tests.py
+# The Ceph of the other Debian release, so that both are tested on either.
+CEPH_RELEASE := $(if $(shell grep -s -x VERSION_CODENAME=trixie /etc/os-release),bookworm,trixie)
+CEPH_ROOT ?= $(abspath $(BUILD))/ceph-$(CEPH_RELEASE)
 JOBS	= $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
-SUITES	:= unit integration san fuzz
+SUITES	:= unit integration ceph san fuzz
 
 run-unit: tests
 	@$(RUN) run --results $(RESULTS) --suite unit$(addprefix -,$(SAN)) --build $(BUILD) \
@@ -309,6 +313,13 @@ run-unit: tests
 run-integration: tests
 	@$(RUN) run --results $(RESULTS) --suite integration$(addprefix -,$(SAN)) --build $(BUILD) \
 		--san "$(SAN)" --timeout 300 $(INTEGRATION)
+
+# Without the chroot, the tests that need it fail, and say so.
+run-ceph: tests
+	@scripts/ceph-chroot.sh $(CEPH_ROOT) $(CEPH_RELEASE) || true
+	@GKV_CEPH_ROOT=$(CEPH_ROOT) $(RUN) run --results $(RESULTS) \
+		--suite ceph$(addprefix -,$(SAN)) --build $(BUILD) --san "$(SAN)" --timeout 300 \
+		$(CEPH_TESTS)
 
 run-san:
 	+@for s in address thread; do for t in unit integration; do \
@@ -322,7 +333,7 @@ run-fuzz: fuzzers
 
 # A suite that cannot be built counts as one failure and the later suites still run.
 define check
-	@scripts/deps.sh build test
+	@scripts/deps.sh build test $(filter ceph,$(1))
 	@mkdir -p $(BUILD) && rm -f $(RESULTS)
 	+@for s in $(1); do \
 		$(MAKE) --no-print-directory $(JOBS) run-$$s || \
@@ -344,7 +355,7 @@ check-long:
 # ---- Other targets -------------------------------------------------------------------------------
 
 deps:
-	@scripts/deps.sh build test bench
+	@scripts/deps.sh build test bench ceph
 
 demo:
 	@scripts/deps.sh build
@@ -393,10 +404,11 @@ gkv $(VERSION)
   make                    build everything into $(BUILD)/, install nothing
   make install            install under DESTDIR and PREFIX (now $(PREFIX))
   make demo               replay a real KV-cache trace through the local store, verify every byte
-  make check              all tests: the four suites below, one total at the end
+  make check              all tests: the suites below, one total at the end
     make check-unit         unit tests, headers in C90, C11 and C++17, licences
     make check-integration  daemon, clients, crashes, power loss
-    make check-san          both again under ASan+UBSan and under TSan
+    make check-ceph         the rados store against throwaway Ceph clusters of two releases
+    make check-san          unit and integration again under ASan+UBSan and under TSan
     make check-fuzz         every fuzzer for GKV_FUZZ_SECONDS (60)
   make check-long         the same with long fuzzing (an hour each) and stress
   make bench              the performance tables, with fio and Valkey beside them
