@@ -20,13 +20,9 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(os.environ.get("GKV_BUILD", "build"))
-QUICK = bool(os.environ.get("QUICK"))
-ROUNDS = 3 if QUICK else 10
-SECONDS = 0.2 if QUICK else 0.4
-CPUS = sorted(os.sched_getaffinity(0))
-SERVER_CPU = CPUS[0]
-CLIENT_CPU = CPUS[1] if len(CPUS) > 1 else CPUS[0]
+import bench_rados
+from benchlib import (BUILD, CLIENT_CPU, CPUS, QUICK, ROUNDS, ROWS, SECONDS, SERVER_CPU, Daemon,
+                      Skip, at_least, at_most, command, figure, floor, row, say)
 
 SIZES = {"4K": 4 << 10, "128K": 128 << 10, "1M": 1 << 20, "4M": 4 << 20}
 NAMES = {"4K": "4 KiB", "128K": "128 KiB", "1M": "1 MiB", "4M": "4 MiB"}
@@ -71,89 +67,6 @@ durability = {durability}
 """
 
 
-class Skip(Exception):
-    """A row that cannot run here, with the reason."""
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def command(*args, env=None, timeout=300):
-    """Runs a program and returns its stdout; raises RuntimeError with its stderr."""
-    done = subprocess.run([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=timeout, check=False,
-                          env=dict(os.environ, **(env or {})))
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, args))}: exit status {done.returncode}\n"
-                           f"{done.stderr.decode(errors='replace')[-2000:]}")
-    return done.stdout.decode()
-
-
-def floor(*names, options=()):
-    """Runs gkv-bench floor; returns its results by name."""
-    text = command(f"{BUILD}/gkv-bench", "floor", *names, "--cpus", f"{CLIENT_CPU},{SERVER_CPU}",
-                   "--time", f"{int(SECONDS * 1000)}ms", "-o", "json", *options)
-    results = {f["name"]: f for f in json.loads(text)["floors"]}
-    for name, result in results.items():
-        if "skipped" in result:
-            raise Skip(result["skipped"])
-        if "failed" in result:
-            raise RuntimeError(f"{name}: {result['failed']}")
-    return results
-
-
-class Daemon:
-    """A kvbridged on the server processor."""
-
-    def __init__(self, directory, extra="", namespaces=""):
-        self.dir = directory
-        self.socket = f"{directory}/kvbridged.sock"
-        path = f"{directory}/kvbridged.conf"
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(dir=directory, cpu=SERVER_CPU, extra=extra) + namespaces)
-        self.log = open(f"{directory}/log", "ab")
-        self.process = subprocess.Popen([f"{BUILD}/kvbridged", "-c", path], stdout=self.log,
-                                        stdin=subprocess.DEVNULL, stderr=self.log)
-        for _ in range(600):
-            if os.path.exists(self.socket) or self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        if self.process.poll() is not None or not os.path.exists(self.socket):
-            with open(f"{directory}/log", encoding="utf-8") as file:
-                raise RuntimeError("kvbridged did not start:\n" + file.read()[-2000:])
-
-    def bench(self, *args):
-        return json.loads(command(f"{BUILD}/gkv-bench", *args, "-o", "json",
-                                  env={"GKV_SOCKET": self.socket}))
-
-    def run(self, namespace, mix, seconds=SECONDS, **options):
-        """One gkv-bench run of a single command; returns its figures."""
-        args = ["run", "-q", "--ns", namespace, "--mix", mix, "--verify", "off",
-                "--cpus", CLIENT_CPU, "--time", f"{int(seconds * 1000)}ms"]
-        for name, value in options.items():
-            args += [f"--{name.replace('_', '-')}", value]
-        result = self.bench(*args)
-        if result["misses"]:
-            raise RuntimeError(f"{result['misses']} values were missing")
-        if mix not in result["by_command"]:
-            raise RuntimeError(f"no {mix} completed in {seconds} s")
-        return result["by_command"][mix]
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        status = self.process.wait()
-        self.log.close()
-        if status:
-            with open(f"{self.dir}/log", encoding="utf-8") as file:
-                raise RuntimeError(f"kvbridged ended with status {status}:\n{file.read()[-2000:]}")
-
-
 class Bench:
     """What rows share: a directory on a disk, daemons by configuration."""
 
@@ -162,6 +75,7 @@ class Bench:
         self.daemons = {}
         self.files = {}
         self.valkey = None
+        self.rados = bench_rados.Rados(self.dir)
 
     @staticmethod
     def pick_dir():
@@ -178,14 +92,18 @@ class Bench:
             directory = f"{self.dir}/{name}"
             os.mkdir(directory)
             if name == "local":
-                self.daemons[name] = Daemon(directory, "", self.local_namespaces())
+                self.start(name, directory, "", self.local_namespaces())
                 self.fill_local()
             elif name == "slow-poll":
-                self.daemons[name] = Daemon(directory, "poll_interval_ns = 1000000\n")
+                self.start(name, directory, "poll_interval_ns = 1000000\n")
             else:
                 # Spins while there is work, and soon stops when the floor's turn comes.
-                self.daemons[name] = Daemon(directory, "spin_ns = 2000000\n")
+                self.start(name, directory, "spin_ns = 2000000\n")
         return self.daemons[name]
+
+    def start(self, name, directory, extra, namespaces=""):
+        config = CONFIG.format(dir=directory, cpu=SERVER_CPU, extra=extra) + namespaces
+        self.daemons[name] = Daemon(directory, config)
 
     def written_file(self, path, size):
         """A file whose blocks are all written: unwritten extents would flatter reads."""
@@ -227,10 +145,10 @@ class Bench:
 
     def close(self):
         problems = []
-        for daemon in self.daemons.values():
+        for part in (*self.daemons.values(), self.rados):
             try:
-                daemon.stop()
-            except RuntimeError as problem:
+                part.stop()
+            except (RuntimeError, subprocess.TimeoutExpired) as problem:
                 problems.append(str(problem))
         if self.valkey:
             self.valkey.terminate()
@@ -276,29 +194,6 @@ def valkey(bench, what, size, keys, pipeline, requests):
 
 
 # ---- Rows ----------------------------------------------------------------------------------
-
-ROWS = {}
-
-
-def row(name, what, unit, goals):
-    """Registers a row: a function that measures once and returns (gkv, floor) dictionaries.
-
-    @unit: the figure compared: p50_ns, per_s or bytes_per_s. @goals: list of (text, predicate of
-    (ratio, gkv figure)).
-    """
-    def register(function):
-        ROWS[name] = {"what": what, "unit": unit, "goals": goals, "measure": function}
-        return function
-    return register
-
-
-def at_least(ratio):
-    return (f">= {ratio:g} x floor", lambda r, _: r >= ratio)
-
-
-def at_most(ratio):
-    return (f"<= {ratio:g} x floor", lambda r, _: r <= ratio)
-
 
 @row("null", "null store, QD 1, spinning reactor: p50", "p50_ns",
      [at_most(2), ("<= 1 us", lambda _, v: v <= 1000)])
@@ -384,6 +279,7 @@ def local_rows():
 
 
 local_rows()
+bench_rados.define_rows()
 
 
 @row("idle-qps", "1,024 idle GPU-style queue pairs beside one busy: busy p50", "p50_ns",
@@ -462,20 +358,6 @@ SINGLE = {"idle-memory": idle_memory, "idle-cpu": idle_cpu}
 
 # ---- Report --------------------------------------------------------------------------------
 
-def figure(value, unit):
-    if unit.endswith("_ns"):
-        for limit, div, name in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
-            if value < limit:
-                return f"{value / div:.3g} {name}"
-        return f"{value / 1e9:.3g} s"
-    if unit == "bytes_per_s":
-        return f"{value / 1e9:.3f} GB/s"
-    for limit, div, name in ((1e4, 1, ""), (1e6, 1e3, " k"), (1e9, 1e6, " M")):
-        if value < limit:
-            return f"{value / div:.4g}{name}/s"
-    return f"{value / 1e9:.4g} G/s"
-
-
 def percentiles(rounds):
     """Medians over the rounds of p50, p99 and p99.9."""
     parts = []
@@ -489,21 +371,27 @@ def run_row(bench, name):
     spec = ROWS[name]
     unit = spec["unit"]
     gkv, base, ratios = [], [], []
-    for i in range(ROUNDS):
-        g, f = spec["measure"](bench)
-        gkv.append(g)
-        base.append(f)
-        ratios.append(g[unit] / f[unit])
-        say(f"  {name} {i + 1}/{ROUNDS}: gkv {figure(g[unit], unit)}, "
-            f"floor {figure(f[unit], unit)}, ratio {ratios[-1]:.3g}")
+    more, extra = [], {}
+    try:
+        for i in range(ROUNDS):
+            g, f = spec["measure"](bench)
+            gkv.append(g)
+            base.append(f)
+            ratios.append(g[unit] / f[unit])
+            say(f"  {name} {i + 1}/{ROUNDS}: gkv {figure(g[unit], unit)}, "
+                f"floor {figure(f[unit], unit)}, ratio {ratios[-1]:.3g}")
+    finally:
+        if spec["conclude"]:
+            more, extra = spec["conclude"](bench, gkv, base)
     ratio = statistics.median(ratios)
     value = statistics.median(g[unit] for g in gkv)
-    passed = all(check(ratio, value) for _, check in spec["goals"])
+    passed = all(check(ratio, value) for _, check in spec["goals"]) and all(m for _, m in more)
+    goals = [text for text, _ in [*spec["goals"], *more]]
     return {"row": name, "what": spec["what"], "gkv": figure(value, unit),
             "floor": figure(statistics.median(f[unit] for f in base), unit),
             "ratio": f"{ratio:.3g}", "spread": f"{min(ratios):.3g} - {max(ratios):.3g}",
             "percentiles": percentiles(gkv), "floor_percentiles": percentiles(base),
-            "goal": ", ".join(text for text, _ in spec["goals"]) or "none (for information)",
+            "goal": ", ".join(goals) or "none (for information)", **extra,
             "verdict": ("PASS" if passed else "MISS") if spec["goals"] else "-",
             "detail": {"gkv": gkv, "floor": base, "ratios": ratios}}
 
@@ -523,6 +411,7 @@ def write_results(results):
         lines.append(f"| {r['row']} | {r['what']} | {r['gkv']} | {r['floor']} "
                      f"| {r['ratio']}{spread} | {r.get('percentiles', '')} "
                      f"| {r.get('floor_percentiles', '')} | {r['goal']} | {r['verdict']} |")
+    lines += bench_rados.table(results)
     cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo", encoding="utf-8").read())
     head = (f"{cpu.group(1) if cpu else os.uname().machine}, {os.cpu_count()} processors, Linux "
             f"{os.uname().release}; {ROUNDS} alternating rounds of {SECONDS} s a row, medians.\n")

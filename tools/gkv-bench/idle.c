@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gkv-bench idle: what queue pairs cost while nothing happens on them. Processor
- * time and private memory of the daemon come from /proc; the daemon's pid from the
- * credentials of its socket.
+ * gkv-bench idle: what queue pairs cost while nothing happens on them.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -11,14 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <json-c/json.h>
 
 #include "bench.h"
+#include "daemon.h"
 #include "target.h"
 #include "util.h"
 
@@ -33,58 +30,6 @@ static const char usage[] =
 	"  --time T             how long to watch (default 5s)\n"
 	"  --socket PATH, --ns NAME\n"
 	"  -o, --output FORMAT  text or json\n";
-
-static pid_t daemon_pid(const char *socket_path)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-	int fd;
-
-	if (!socket_path)
-		socket_path = getenv("GKV_SOCKET");
-	if (!socket_path)
-		socket_path = GKV_SOCKET_DEFAULT;
-	if (strlen(socket_path) >= sizeof(sa.sun_path))
-		die("idle: %s: path is too long for a socket", socket_path);
-	strcpy(sa.sun_path, socket_path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) ||
-	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		die("idle: %s: %s", socket_path, strerror(errno));
-	close(fd);
-	return cred.pid;
-}
-
-/* Nanoseconds that all threads of @pid have run. */
-static uint64_t cpu_time(pid_t pid)
-{
-	char path[64], name[400];
-	struct dirent *e;
-	uint64_t sum = 0;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	if (!d)
-		die("idle: %s: %s", path, strerror(errno));
-	while ((e = readdir(d))) {
-		uint64_t ns;
-		FILE *f;
-
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(name, sizeof(name), "%s/%s/schedstat", path, e->d_name);
-		f = fopen(name, "re");
-		if (!f)
-			continue;
-		if (fscanf(f, "%" SCNu64, &ns) == 1)
-			sum += ns;
-		fclose(f);
-	}
-	closedir(d);
-	return sum;
-}
 
 /* Private memory of @pid in bytes. */
 static int64_t anon_memory(pid_t pid)
@@ -224,6 +169,8 @@ int cmd_idle(int argc, char **argv)
 		}
 	}
 	pid = daemon_pid(socket_path);
+	if (pid < 0)
+		die("idle: %s: %s", socket_path ? socket_path : "the daemon", strerror(-pid));
 	target_open(&t, socket_path, ns, (uint32_t)qps + 1);
 	target_check(&t, &(struct demand){ .qd = (uint32_t)depth - 1, .qps = (uint32_t)qps + 1 });
 	/* One before the baseline: what a session costs once is not a queue pair's. */
@@ -243,11 +190,11 @@ int cmd_idle(int argc, char **argv)
 
 	/* Let the daemon come to rest. */
 	usleep(300000);
-	cpu = cpu_time(pid);
+	cpu = daemon_cpu_ns(pid);
 	start = now_ns();
 	usleep((useconds_t)(time_ns / 1000));
 	spent = now_ns() - start;
-	cpu = cpu_time(pid) - cpu;
+	cpu = daemon_cpu_ns(pid) - cpu;
 	if (json) {
 		struct json_object *doc = json_object_new_object();
 

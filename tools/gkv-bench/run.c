@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "daemon.h"
 #include "util.h"
 
 const char *const kind_names[N_KINDS] = { "retrieve", "store", "exist", "delete", "list", "flush" };
@@ -34,6 +35,7 @@ static const char usage[] =
 	"                       QD 32, else 1)\n"
 	"  --time T             duration (default 5s)\n"
 	"  --count N            stop after N commands instead\n"
+	"  --warm T             run for T first without counting (default: not at all)\n"
 	"  --fill yes|no        store every key first (default: if the mix reads or deletes)\n"
 	"  --verify on|off      stored values are patterns, retrieved ones are compared byte by\n"
 	"                       byte (default on)\n"
@@ -142,6 +144,7 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 		O_THREADS,
 		O_BATCH,
 		O_TIME,
+		O_WARM,
 		O_COUNT,
 		O_FILL,
 		O_SPIN,
@@ -161,6 +164,7 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 		{ "threads", required_argument, NULL, O_THREADS },
 		{ "batch", required_argument, NULL, O_BATCH },
 		{ "time", required_argument, NULL, O_TIME },
+		{ "warm", required_argument, NULL, O_WARM },
 		{ "count", required_argument, NULL, O_COUNT },
 		{ "fill", required_argument, NULL, O_FILL },
 		{ "spin", no_argument, NULL, O_SPIN },
@@ -215,6 +219,9 @@ static bool parse_args(struct run_cfg *c, int argc, char **argv)
 			break;
 		case O_TIME:
 			c->time_ns = duration_arg("run", "time", optarg, 1);
+			break;
+		case O_WARM:
+			c->warm_ns = duration_arg("run", "warm", optarg, 1);
 			break;
 		case O_COUNT:
 			c->count = count_arg("run", "count", optarg, 1, INT64_MAX);
@@ -423,6 +430,34 @@ static uint64_t phase(struct run *r, bool fill)
 	return end - start;
 }
 
+/* Run by time without counting; what fails counts all the same. */
+static void warm_up(struct run *r)
+{
+	struct run_cfg *c = &r->cfg;
+	uint64_t time_ns = c->time_ns, count = c->count;
+	bool lost = false;
+
+	c->time_ns = c->warm_ns;
+	c->count = 0;
+	phase(r, false);
+	c->time_ns = time_ns;
+	c->count = count;
+	for (uint32_t t = 0; t < c->threads; t++)
+		lost |= r->workers[t].lost;
+	atomic_store(&r->stop, lost);
+}
+
+static void measure(struct run *r)
+{
+	pid_t pid = daemon_pid(r->cfg.client.socket);
+	uint64_t before = pid > 0 ? daemon_cpu_ns(pid) : 0, after;
+
+	r->run_ns = phase(r, false);
+	/* Unknown when the daemon was started anew meanwhile. */
+	after = before && daemon_pid(r->cfg.client.socket) == pid ? daemon_cpu_ns(pid) : 0;
+	r->daemon_ns = after > before ? after - before : 0;
+}
+
 static void tear_down(struct run *r)
 {
 	target_close(&r->target);
@@ -457,8 +492,10 @@ int cmd_run(int argc, char **argv)
 	}
 	/* Without Deletes, every key that was filled must be there. */
 	r.misses_expected = r.cfg.weight[K_DELETE] || !r.cfg.fill;
+	if (r.cfg.warm_ns && !atomic_load(&r.stop))
+		warm_up(&r);
 	if (!atomic_load(&r.stop))
-		r.run_ns = phase(&r, false);
+		measure(&r);
 	rc = run_report(&r);
 	tear_down(&r);
 	return rc;

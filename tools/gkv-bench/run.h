@@ -37,6 +37,7 @@ struct run_cfg {
 	uint32_t batch;			/* free places before a doorbell */
 	uint32_t list_len;		/* bytes */
 	uint64_t time_ns;
+	uint64_t warm_ns;		/* run for so long before anything counts */
 	uint64_t count;			/* commands; 0: by time */
 	uint64_t keys;
 	double theta;
@@ -98,6 +99,7 @@ struct run {
 	uint64_t fill_ns;
 	uint64_t fill_bytes;
 	uint64_t run_ns;
+	uint64_t daemon_ns;		/* processor time of the daemon during the run; 0: unknown */
 	_Atomic bool stop;
 	_Atomic uint32_t running;	/* threads */
 	pthread_barrier_t start;	/* of a phase: threads and main */

@@ -88,6 +88,9 @@ static void print_text(const struct run *r, const struct totals *t)
 	printf("\ntotal %" PRIu64 " commands in %s, %s/s; misses %" PRIu64 "\n", t->commands,
 	       human_ns(a, sizeof(a), (double)r->run_ns),
 	       human_count(g, sizeof(g), (double)t->commands / seconds), t->misses);
+	if (r->daemon_ns && t->commands)
+		printf("processor time of the daemon: %s a command\n",
+		       human_ns(a, sizeof(a), (double)r->daemon_ns / (double)t->commands));
 	if (t->late)
 		printf("answers after the deadline: %" PRIu64 "\n", t->late);
 	if (t->retried)
@@ -138,6 +141,9 @@ static void print_json(const struct run *r, const struct totals *t)
 	json_add_double(doc, "seconds", seconds);
 	json_add_int(doc, "commands", (long long)t->commands);
 	json_add_double(doc, "per_s", (double)t->commands / seconds);
+	if (r->daemon_ns && t->commands)
+		json_add_double(doc, "daemon_cpu_ns_per_command",
+				(double)r->daemon_ns / (double)t->commands);
 	list = json_object_new_object();
 	json_object_object_add(doc, "by_command", list);
 	for (int k = 0; k < N_KINDS; k++) {
