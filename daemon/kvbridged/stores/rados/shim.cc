@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <string>
 #include <system_error>
@@ -277,8 +278,9 @@ void rsh_write_free(struct rsh_write *w)
 
 /* ---- List ---- */
 
+/* Assigning to an ObjectCursor leaks what it held: each place is an object of its own. */
 struct rsh_cursor {
-	librados::ObjectCursor at;
+	std::unique_ptr<librados::ObjectCursor> at;
 };
 
 namespace
@@ -320,7 +322,7 @@ struct rsh_cursor *rsh_cursor_at(rados_ioctx_t ioctx, const char *from, int *rc)
 
 		c = new rsh_cursor;
 		if (!from) {
-			c->at = io.object_list_begin();
+			c->at.reset(new librados::ObjectCursor(io.object_list_begin()));
 			return c;
 		}
 
@@ -336,7 +338,8 @@ struct rsh_cursor *rsh_cursor_at(rados_ioctx_t ioctx, const char *from, int *rc)
 			text += "::";
 			append_escaped(text, oid);
 			text += ":head";
-			if (c->at.from_str(text))
+			c->at.reset(new librados::ObjectCursor);
+			if (c->at->from_str(text))
 				return c;
 			*rc = -EINVAL;
 		}
@@ -358,17 +361,17 @@ int rsh_list(rados_ioctx_t ioctx, struct rsh_cursor *c, uint32_t max,
 	try {
 		io_of io(ioctx);
 		std::vector<librados::ObjectItem> items;
-		librados::ObjectCursor next;
+		std::unique_ptr<librados::ObjectCursor> next(new librados::ObjectCursor);
 		int rc;
 
-		rc = io.object_list(c->at, io.object_list_end(), max, {}, &items, &next);
+		rc = io.object_list(*c->at, io.object_list_end(), max, {}, &items, next.get());
 		if (rc < 0)
 			return rc;
-		c->at = next;
+		c->at = std::move(next);
 		for (const auto &i : items)
 			if (i.locator.empty())
 				name(arg, i.oid.data(), i.oid.size());
-		return io.object_list_is_end(c->at) ? 0 : 1;
+		return io.object_list_is_end(*c->at) ? 0 : 1;
 	} catch (...) {
 		return errno_of_exception();
 	}
