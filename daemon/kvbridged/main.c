@@ -20,6 +20,7 @@
 #include "config/namespace.h"
 #include "config/settings.h"
 #include "control/clientmem.h"
+#include "control/health.h"
 #include "control/server.h"
 #include "core/hash.h"
 #include "core/killpoint.h"
@@ -187,22 +188,6 @@ static int start_reactors(struct kvb_server *srv, const struct kvb_config *cfg,
 	return kvb_reactors_start_stores(err);
 }
 
-static void counters(void *ctx, struct kvb_admin_counters *c)
-{
-	const struct kvb_server *srv = ctx;
-	struct kvb_totals t;
-	struct timespec ts;
-
-	kvb_server_totals(srv, &t);
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	c->read_bytes = t.v[KVB_T_RETRIEVE_BYTES];
-	c->written_bytes = t.v[KVB_T_STORE_BYTES];
-	c->reads = t.ops[KVB_CLASS_RETRIEVE];
-	c->writes = t.ops[KVB_CLASS_STORE];
-	c->power_on_seconds = (uint64_t)ts.tv_sec - srv->started_ns / 1000000000u;
-	c->power_cycles = 1;
-}
-
 static struct kvb_ctrl ctrl;
 
 static void note_error(uint16_t qid, const struct kvb_op *op)
@@ -238,7 +223,7 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 	memcpy(ctrl.uuid, cfg->uuid, sizeof(ctrl.uuid));
 	ctrl.max_qid = (uint32_t)cfg->max_qid;
 	ctrl.max_depth = (uint32_t)cfg->max_queue_depth;
-	ctrl.counters = counters;
+	ctrl.counters = kvb_health_counters;
 	ctrl.ctx = srv;
 	kvb_ctrl_init(&ctrl);
 	srv->ctrl = &ctrl;
@@ -247,6 +232,7 @@ static int serve(struct kvb_server *srv, struct kvb_config *cfg, struct kvb_err 
 	rc = kvb_server_listen(srv, err);
 	if (rc)
 		return rc;
+	kvb_health_begin(srv);
 	kvb_log(KVB_LOG_INFO, "serving %u namespaces on %s with %u reactors", srv->nns,
 		cfg->socket, kvb_nreactors);
 	rc = kvb_server_run(srv);
@@ -306,6 +292,8 @@ int main(int argc, char **argv)
 	kvb_reactors_stop();
 	while (srv.nns)
 		kvb_ns_close(srv.nss[--srv.nns]);
+	if (!rc)
+		kvb_health_end(&srv);
 	free(srv.nss);
 	kvb_server_close(&srv);
 	if (srv.state_fd >= 0)

@@ -135,6 +135,7 @@ static void test_error_log(void **state)
 	kvb_admin_log_error(&ctrl, 3, 0x56, GKV_SC_UNRECOVERED, 5, GKV_OP_RETRIEVE,
 			    KVB_PARAM_NONE);
 	assert_int_equal(cmd(&root, 0x99, 0, 0, 0), BAD_OPCODE);
+	assert_int_equal(atomic_load(&ctrl.media_errors), 1);	/* 88h alone */
 	assert_int_equal(get_log(&root, 0x01, 4096, 0), OK);
 	assert_int_equal(u64(0), 3);			/* newest first */
 	assert_int_equal(u16(8), 0);			/* SQID: admin */

@@ -13,6 +13,7 @@ void kvb_ctrl_init(struct kvb_ctrl *ctrl)
 		if (ctrl->ns[i]->nsid > ctrl->nn)
 			ctrl->nn = ctrl->ns[i]->nsid;
 	atomic_init(&ctrl->errors, 0);
+	atomic_init(&ctrl->media_errors, 0);
 	memset((void *)ctrl->ring, 0, sizeof(ctrl->ring));
 }
 

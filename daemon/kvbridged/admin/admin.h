@@ -62,6 +62,7 @@ struct kvb_ctrl {
 	/* The module's. */
 	uint32_t nn;		/* highest nsid */
 	_Atomic uint64_t errors; /* ever logged */
+	_Atomic uint64_t media_errors; /* among them: values that could not be read, or were bad */
 	struct kvb_error_slot ring[KVB_ELPE + 1];
 };
 
@@ -138,8 +139,8 @@ uint16_t kvb_admin_dnr(uint16_t status);
 
 /*
  * Note a failed command in the error log. @status without the phase bit, @param its byte
- * in bits 7:0 and bit in 10:8. Answers that are no faults (87h, 89h) are left out. Any thread;
- * never blocks.
+ * in bits 7:0 and bit in 10:8. Answers that are no faults (87h, 89h) are left out; 88h counts as
+ * a media error, too. Any thread; never blocks.
  */
 void kvb_admin_log_error(struct kvb_ctrl *ctrl, uint16_t sqid, uint16_t cid, uint16_t status,
 			 uint32_t nsid, uint8_t opcode, uint16_t param);

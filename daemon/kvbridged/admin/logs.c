@@ -32,6 +32,8 @@ void kvb_admin_log_error(struct kvb_ctrl *ctrl, uint16_t sqid, uint16_t cid, uin
 	if (GKV_STATUS_CODE(status) == GKV_SC_KEY_NOT_FOUND ||
 	    GKV_STATUS_CODE(status) == GKV_SC_KEY_EXISTS)
 		return;
+	if (GKV_STATUS_CODE(status) == GKV_SC_UNRECOVERED)
+		atomic_fetch_add_explicit(&ctrl->media_errors, 1, memory_order_relaxed);
 	n = atomic_fetch_add_explicit(&ctrl->errors, 1, memory_order_relaxed);
 	e.error_count = htole64(n + 1);
 	memcpy(w, &e, sizeof(w));

@@ -30,7 +30,7 @@ int kvb_state_read(const char *path, bool *ednek, struct kvb_err *err)
 	return seen ? 0 : kvb_fail(err, EINVAL, "%s: not a namespace's state file", path);
 }
 
-static int write_synced(const char *path, const char *text)
+static int write_text(const char *path, const char *text, bool sync)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	size_t len = strlen(text);
@@ -40,16 +40,19 @@ static int write_synced(const char *path, const char *text)
 		return -errno;
 	if (write(fd, text, len) != (ssize_t)len)
 		ret = errno ? -errno : -EIO;
-	if (!ret && fsync(fd))
+	if (!ret && sync && fsync(fd))
 		ret = -errno;
 	close(fd);
 	return ret;
 }
 
-static int sync_dir(const char *dir)
+static int sync_dir_of(const char *path)
 {
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret = 0;
+	char dir[PATH_MAX];
+	int fd, ret = 0;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	fd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return -errno;
@@ -59,24 +62,34 @@ static int sync_dir(const char *dir)
 	return ret;
 }
 
-int kvb_state_write(const char *path, bool ednek, struct kvb_err *err)
+int kvb_state_replace(const char *path, const char *text, bool sync)
 {
-	char tmp[PATH_MAX], dir[PATH_MAX], text[32];
+	char tmp[PATH_MAX];
 	int ret;
 
-	if (snprintf(dir, sizeof(dir), "%s", path) >= (int)sizeof(dir) ||
-	    snprintf(tmp, sizeof(tmp), "%s.new", path) >= (int)sizeof(tmp))
+	if (snprintf(tmp, sizeof(tmp), "%s.new", path) >= (int)sizeof(tmp))
+		return -ENAMETOOLONG;
+	errno = 0;
+	ret = write_text(tmp, text, sync);
+	if (!ret && rename(tmp, path))
+		ret = -errno;
+	if (!ret && sync)
+		ret = sync_dir_of(path);
+	return ret;
+}
+
+int kvb_state_write(const char *path, bool ednek, struct kvb_err *err)
+{
+	char dir[PATH_MAX], text[32];
+	int ret;
+
+	if (snprintf(dir, sizeof(dir), "%s", path) >= (int)sizeof(dir))
 		return kvb_fail(err, ENAMETOOLONG, "%.80s...: path too long", path);
 	dirname(dir);
 	if (mkdir(dir, 0755) && errno != EEXIST)
 		return kvb_fail(err, errno, "%s: %m", dir);
 	snprintf(text, sizeof(text), "ednek = %d\n", ednek);
-	errno = 0;
-	ret = write_synced(tmp, text);
-	if (!ret && rename(tmp, path))
-		ret = -errno;
-	if (!ret)
-		ret = sync_dir(dir);
+	ret = kvb_state_replace(path, text, true);
 	if (ret)
 		return kvb_fail(err, -ret, "%s: %s", path, strerror(-ret));
 	return 0;

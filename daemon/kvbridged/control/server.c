@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "config/namespace.h"
+#include "control/health.h"
 #include "control/session.h"
 
 /* An orderly stop waits this long for commands in flight. */
@@ -402,9 +403,8 @@ static void bury(struct kvb_server *srv)
 }
 
 /* Connections that never say hello hold places others could have. */
-static void drop_silent(struct kvb_server *srv)
+static void drop_silent(struct kvb_server *srv, uint64_t now)
 {
-	uint64_t now = clock_ns();
 	struct kvb_session *s, *next;
 
 	if (now - srv->silent_check < HELLO_TIMEOUT_MS * 250000ull)
@@ -418,16 +418,23 @@ static void drop_silent(struct kvb_server *srv)
 	}
 }
 
+/* How long nothing has to be looked at, ms. */
+static int patience(const struct kvb_server *srv)
+{
+	if (srv->stopping)
+		return 100;		/* the time limit */
+	if (srv->sessions || kvb_health_unsaved(srv))
+		return HELLO_TIMEOUT_MS / 4;
+	return -1;
+}
+
 int kvb_server_run(struct kvb_server *srv)
 {
-	uint64_t give_up = UINT64_MAX;
+	uint64_t give_up = UINT64_MAX, now;
 
 	while (!srv->stopping || srv->sessions) {
 		struct epoll_event ev[64];
-		/* Stopping looks at its time limit, serving at connections without a hello. */
-		int wait = srv->stopping ? 100 : srv->sessions ? HELLO_TIMEOUT_MS / 4 : -1;
-		int n = epoll_wait(srv->epoll_fd, ev, 64, wait);
-
+		int n = epoll_wait(srv->epoll_fd, ev, 64, patience(srv));
 
 		if (n < 0 && errno != EINTR) {
 			kvb_log(KVB_LOG_ERR, "epoll_wait: %s", strerror(errno));
@@ -458,9 +465,11 @@ int kvb_server_run(struct kvb_server *srv)
 				kvb_session_close(s);
 			}
 		}
-		drop_silent(srv);
+		now = clock_ns();
+		drop_silent(srv, now);
+		kvb_health_tick(srv, now);
 		bury(srv);
-		if (clock_ns() > give_up) {
+		if (now > give_up) {
 			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",
 				STOP_TIMEOUT_NS / 1000000000ull);
 			return -ETIMEDOUT;
