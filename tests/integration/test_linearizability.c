@@ -204,6 +204,7 @@ static void check_generated(void)
 static const char conf[] =
 	"[daemon]\n"
 	"reactors = %u\n"
+	"state_dir = {dir}\n"
 	"spin_ns = 20us\n"
 	"\n[namespace main]\n"
 	"nsid = 1\n"

@@ -133,9 +133,11 @@ static jobj *namespaces_json(const struct kvb_server *srv)
 			json_object_array_add(stack,
 					      json_object_new_string(ns->layers[l].ops->name));
 		json_object_object_add(o, "stack", stack);
-		add_u64(o, "capacity", info.capacity);
-		add_u64(o, "used", info.used);
-		add_u64(o, "keys", info.keys);
+		if (!info.uncounted) {
+			add_u64(o, "capacity", info.capacity);
+			add_u64(o, "used", info.used);
+			add_u64(o, "keys", info.keys);
+		}
 		add_u64(o, "key_max", info.key_max);
 		add_u64(o, "value_max", ns->value_max);
 		add_u64(o, "block_size", info.block_size);

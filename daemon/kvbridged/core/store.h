@@ -45,6 +45,7 @@ struct kvb_store_info {
 	uint64_t capacity;	/* bytes for keys and values */
 	uint64_t used;		/* bytes allocated */
 	uint64_t keys;
+	bool uncounted;		/* capacity, used and keys are not known */
 	uint32_t key_max;	/* bytes */
 	uint32_t value_max;	/* bytes */
 	uint32_t block_size;	/* bytes; the grain of DMA, 1 if any */
@@ -94,6 +95,16 @@ struct kvb_store_ops {
 	void (*exist)(struct kvb_store *st, struct kvb_op *op);
 	void (*list)(struct kvb_store *st, struct kvb_op *op);
 	void (*flush)(struct kvb_store *st, struct kvb_op *op);
+
+	/*
+	 * Large Stores may begin before all of the value is there. Optional; used when the
+	 * store is the only layer. A Store then arrives with op->staging set, and this is
+	 * called whenever op->staged has grown, and for the last time with op->staging clear:
+	 * op->crc is final, or op->stage_status tells why the rest will not come. What was
+	 * written must then be undone, and the operation completed with that status. A Store
+	 * may complete while op->staging is set (not with success): this is not called then.
+	 */
+	void (*staged)(struct kvb_store *st, struct kvb_op *op);
 
 	/*
 	 * The operation will be submitted here in a moment: bring what its look-up will touch

@@ -145,6 +145,7 @@ static void rados_info(struct kvb_store *st, struct kvb_store_info *info)
 
 	rd_pool_status(rs->pool, &now);
 	info->ready = now.ready;
+	info->uncounted = true;
 	info->value_max = now.value_max;
 }
 
