@@ -80,6 +80,7 @@ static void view_counters(struct json_object *obj, const char *title, const char
 static void status_text(struct json_object *doc)
 {
 	struct json_object *reactors = rows(doc, "reactors"), *head = json_object_new_object();
+	struct json_object *warnings;
 	char text[64];
 
 	json_object_object_foreach(doc, name, v)
@@ -97,6 +98,12 @@ static void status_text(struct json_object *doc)
 	}
 	view_object(head, "", false);
 	json_object_put(head);
+	if (json_object_object_get_ex(doc, "warnings", &warnings)) {
+		putchar('\n');
+		for (size_t i = 0; i < json_object_array_length(warnings); i++)
+			printf("warning: %s\n", json_object_get_string(
+				json_object_array_get_idx(warnings, i)));
+	}
 	if (reactors) {
 		printf("\nReactors\n");
 		view_rows(reactors, "  ");
@@ -159,12 +166,15 @@ static int namespaces_run(struct ctl *c, int argc, char **argv)
 		view_table(list, COLS(cols), "");
 		for (size_t i = 0; i < json_object_array_length(list); i++) {
 			struct json_object *ns = json_object_array_get_idx(list, i), *name = NULL;
+			struct json_object *warning;
 			char title[128];
 
 			json_object_object_get_ex(ns, "name", &name);
 			snprintf(title, sizeof(title), "\nCounters of %s (those that are not 0)",
 				 name ? json_object_get_string(name) : "?");
 			view_counters(ns, title, "  ");
+			if (json_object_object_get_ex(ns, "warning", &warning))
+				printf("  warning: %s\n", json_object_get_string(warning));
 		}
 	}
 	json_object_put(doc);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "config/settings.h"
+#include "control/hits.h"
 #include "control/server.h"
 #include "control/session.h"
 
@@ -74,6 +75,27 @@ static jobj *reactor_json(const struct kvb_reactor *r, unsigned int qps)
 	return o;
 }
 
+/* What an operator should look at; left out when there is nothing. */
+static void add_warnings(jobj *o, const struct kvb_server *srv)
+{
+	jobj *list = NULL;
+
+	for (unsigned int i = 0; i < srv->nns; i++) {
+		struct kvb_hits h;
+		char text[256];
+
+		kvb_hits_of(srv->nss[i], &h);
+		if (!h.cold)
+			continue;
+		if (!list)
+			list = json_object_new_array();
+		kvb_hits_warning(srv->nss[i], &h, text, sizeof(text));
+		json_object_array_add(list, json_object_new_string(text));
+	}
+	if (list)
+		json_object_object_add(o, "warnings", list);
+}
+
 static jobj *status_json(const struct kvb_server *srv)
 {
 	jobj *o = json_object_new_object(), *rs = json_object_new_array();
@@ -91,6 +113,7 @@ static jobj *status_json(const struct kvb_server *srv)
 		json_object_array_add(rs, reactor_json(kvb_reactors[i], srv->qps_on[i]));
 	json_object_object_add(o, "reactors", rs);
 	json_object_object_add(o, "counters", totals_json(&t));
+	add_warnings(o, srv);
 	return o;
 }
 
@@ -114,6 +137,22 @@ static void add_store_report(jobj *o, const struct kvb_ns *ns)
 	to.arg = json_object_new_object();
 	ns->bottom->ops->report(ns->bottom, &to);
 	json_object_object_add(o, "store", to.arg);
+}
+
+/* Who looks up keys here, and finds them? */
+static void add_hits(jobj *o, const struct kvb_ns *ns)
+{
+	jobj *c = json_object_new_object();
+	struct kvb_hits h;
+	char text[256];
+
+	kvb_hits_of(ns, &h);
+	add_u64(c, "hits", h.hits);
+	add_u64(c, "misses", h.misses);
+	add_u64(c, "misses_in_a_row", h.missed);
+	json_object_object_add(o, "counters", c);
+	if (h.cold)
+		add_str(o, "warning", kvb_hits_warning(ns, &h, text, sizeof(text)));
 }
 
 static jobj *namespaces_json(const struct kvb_server *srv)
@@ -148,6 +187,7 @@ static jobj *namespaces_json(const struct kvb_server *srv)
 		add_bool(o, "volatile", ns->volatile_store);
 		add_bool(o, "ready", info.ready);
 		add_store_report(o, ns);
+		add_hits(o, ns);
 		json_object_array_add(a, o);
 	}
 	return a;

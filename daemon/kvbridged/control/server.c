@@ -21,6 +21,7 @@
 
 #include "config/namespace.h"
 #include "control/health.h"
+#include "control/hits.h"
 #include "control/session.h"
 
 /* An orderly stop waits this long for commands in flight. */
@@ -468,6 +469,7 @@ int kvb_server_run(struct kvb_server *srv)
 		now = clock_ns();
 		drop_silent(srv, now);
 		kvb_health_tick(srv, now);
+		kvb_hits_tick(srv, now);
 		bury(srv);
 		if (now > give_up) {
 			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",

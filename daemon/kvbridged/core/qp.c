@@ -7,6 +7,7 @@
 
 #include "core/access.h"
 #include "core/killpoint.h"
+#include "core/lookups.h"
 #include "core/reactor_priv.h"
 
 /* A queue pair with fewer commands outstanding has a claim on the last part of the pools. */
@@ -201,10 +202,24 @@ static void count_bytes(struct kvb_qp *qp, const struct kvb_op *op)
 	}
 }
 
+static void count_lookup(const struct kvb_op *op)
+{
+	struct kvb_lookups *l;
+
+	if (op->status && GKV_STATUS_CODE(op->status) != GKV_SC_KEY_NOT_FOUND)
+		return;
+	l = &kvb_lookups[op->owner->id][op->ns->index];
+	if (op->opcode == GKV_OP_STORE)
+		kvb_count(&l->stores, 1);
+	else if (op->opcode == GKV_OP_RETRIEVE || op->opcode == GKV_OP_EXIST)
+		kvb_count(op->status ? &l->misses : &l->hits, 1);
+}
+
 /* A session without the negotiated format gets no checksum; nor does a failure. */
 static void finish_result(struct kvb_qp *qp, struct kvb_op *op)
 {
 	op->status = kvb_status_finish(op->status);
+	count_lookup(op);
 	if (op->status && kvb_note_error)
 		kvb_note_error(qp->qid, op);
 	if (op->opcode != GKV_OP_RETRIEVE || op->status) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/access.h"
+#include "core/lookups.h"
 #include "core/reactor_priv.h"
 
 /* Milliseconds that a stop waits for the stores' own I/O. */
@@ -21,6 +22,7 @@
 
 struct kvb_reactor *kvb_reactors[KVB_MAX_REACTORS];
 unsigned int kvb_nreactors;
+struct kvb_lookups *kvb_lookups[KVB_MAX_REACTORS];
 
 static int ring_init(struct kvb_reactor *r, struct kvb_err *err)
 {
@@ -106,6 +108,8 @@ static void free_reactor(struct kvb_reactor *r)
 	kvb_bufs_destroy(&r->bufs);
 	if (r->wake_fd >= 0)
 		close(r->wake_fd);
+	free(kvb_lookups[r->id]);
+	kvb_lookups[r->id] = NULL;
 	free(r->deadlines);
 	free(r->qps);
 	free(r);
@@ -212,7 +216,7 @@ int kvb_reactors_create(unsigned int n, struct kvb_err *err)
 int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 {
 	struct kvb_reactor *r = kvb_reactors[conf->id];
-	size_t priv = 0;
+	size_t priv = 0, len = conf->nns * sizeof(struct kvb_lookups);
 	int rc;
 
 	r->cpu = conf->cpu;
@@ -229,8 +233,13 @@ int kvb_reactor_start(const struct kvb_reactor_conf *conf, struct kvb_err *err)
 	}
 	r->op_bytes = (sizeof(struct kvb_op) + priv + 63) & ~(size_t)63;
 	r->deadlines = calloc(r->nns ? r->nns : 1, sizeof(*r->deadlines));
+	/* On cache lines of its own: each reactor counts for itself. */
+	len = (len + 64) & ~(size_t)63;
+	kvb_lookups[r->id] = aligned_alloc(64, len);
+	if (kvb_lookups[r->id])
+		memset((void *)kvb_lookups[r->id], 0, len);
 	r->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (!r->deadlines || r->wake_fd < 0)
+	if (!r->deadlines || !kvb_lookups[r->id] || r->wake_fd < 0)
 		return kvb_fail(err, errno, "reactor %u: %s", conf->id, strerror(errno));
 	rc = pthread_create(&r->thread, NULL, reactor_main, r);
 	if (rc)
