@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -53,6 +54,8 @@ struct op {
 	AioCompletion *c = nullptr;
 	void (*cb)(void *arg);
 	void *arg;
+	/* Orders all before the submission before the callback, as librados does: for TSan. */
+	std::atomic<bool> handed{ false };
 
 	op(void (*cb)(void *), void *arg) : cb(cb), arg(arg)
 	{
@@ -72,6 +75,7 @@ struct op {
 	{
 		struct op *o = static_cast<struct op *>(arg);
 
+		o->handed.load(std::memory_order_acquire);
 		o->cb(o->arg);
 	}
 
@@ -89,17 +93,19 @@ struct op {
 	}
 };
 
-int submit(IoCtx &io, const std::string &oid, AioCompletion *c,
+int submit(IoCtx &io, const std::string &oid, struct op *op,
 	   librados::ObjectReadOperation &o) noexcept
 {
-	return io.aio_operate(oid, c, &o, 0, nullptr);
+	op->handed.store(true, std::memory_order_release);
+	return io.aio_operate(oid, op->c, &o, 0, nullptr);
 }
 
-int submit(IoCtx &io, const std::string &oid, AioCompletion *c,
+int submit(IoCtx &io, const std::string &oid, struct op *op,
 	   librados::ObjectWriteOperation &o) noexcept
 {
+	op->handed.store(true, std::memory_order_release);
 	/* Else a full pool would make it wait, removes too. */
-	return io.aio_operate(oid, c, &o, librados::OPERATION_FULL_TRY);
+	return io.aio_operate(oid, op->c, &o, librados::OPERATION_FULL_TRY);
 }
 
 } // namespace
@@ -136,7 +142,7 @@ struct rsh_read *rsh_read_start(rados_ioctx_t ioctx, const struct rsh_read_args 
 		/* To an OSD a length of 0 is all there is. */
 		if (a->len)
 			o.read(a->off, a->len, &r->data, &r->read_rc);
-		*rc = submit(io, oid, r->c, o);
+		*rc = submit(io, oid, r, o);
 		/* Once submitted it may be gone: the callback may have come. */
 		if (!*rc)
 			return r;
@@ -246,7 +252,7 @@ struct rsh_write *rsh_write_start(rados_ioctx_t ioctx, const struct rsh_write_ar
 				o.setxattr(a->attr, v);
 			}
 		}
-		*rc = submit(io, oid, w->c, o);
+		*rc = submit(io, oid, w, o);
 		if (!*rc)
 			return w;
 	} catch (...) {
