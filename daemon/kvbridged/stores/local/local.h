@@ -11,7 +11,8 @@
  *
  * Files: dev.c (files, devices), super.c (format, superblocks), recover.c (open), ag.c
  * (free space), table.c (header table), flush.c (flush, watermark, what waits for them),
- * reclaim.c (superseded extents), mutate.c, retrieve.c, list.c, btree.c (index).
+ * reclaim.c (superseded extents), mutate.c, retrieve.c, verify.c (checksum), list.c,
+ * btree.c (index).
  */
 #ifndef KVB_LOCAL_H
 #define KVB_LOCAL_H
@@ -205,6 +206,7 @@ struct loc_shard {
 	uint64_t held;		/* committed, and about to be answered */
 
 	struct loc_link reads;		/* Retrieves under way, in order */
+	unsigned int nreads;
 	uint64_t rd_next;
 	struct loc_link stale;		/* struct loc_old waiting to have its slot freed */
 	struct loc_link tombs;		/* likewise, tombstones */
@@ -338,7 +340,7 @@ struct loc_op {
 	struct kvb_op *op;
 	struct loc_shard *sh;
 	enum loc_op_state state;
-	bool pumping, repump, crc_over, copy_busy;
+	bool pumping, repump, crc_busy, copy_busy;
 	bool holds_key;
 	struct loc_key key;
 	struct loc_link link;		/* space, gather, reads or bounce wait */
@@ -374,15 +376,20 @@ struct loc_op {
 	struct loc_link rd_link;
 	uint64_t rd_no;
 	uint32_t seg, seg_off;		/* where next_off lands */
+	uint32_t io_max;		/* bytes of one request */
 	struct loc_io *copyq, **copyq_tail, *copying;
 	uint32_t vcrc, crc;
+	uint32_t crc_off;		/* bytes that @crc covers */
+	uint32_t crc_seg;		/* and where that is */
+	uint64_t crc_seg_off;
 	uint32_t zero_off;
 	uint8_t phase;
 	bool waiting_bounce;
 	uint16_t status;
 
+	struct kvb_work work;		/* Retrieve: checksum; List */
+
 	/* List. */
-	struct kvb_work work;
 	struct loc_key list_key;
 	bool list_after;
 };
@@ -547,9 +554,13 @@ bool loc_io_over(struct loc_io *io, int *res, bool write);
 uint64_t loc_locate(struct loc_op *lop, uint32_t voff, uint32_t *file, uint64_t *len);
 uint16_t loc_status(int err, bool write);
 
-/* ---- retrieve.c, list.c ---- */
+/* ---- retrieve.c, verify.c, list.c ---- */
 
 void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op);
+/* Go on with a Retrieve as far as possible; may end it. */
+void loc_rd_pump(struct loc_op *lop);
+/* Take the checksum over what has arrived; loc_rd_pump() when a slice has got there. */
+void loc_crc_run(struct loc_op *lop);
 void loc_bounce_run(struct loc_shard *sh);
 void loc_list_op(struct kvb_store *st, struct kvb_op *op);
 

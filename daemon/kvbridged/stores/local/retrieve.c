@@ -11,17 +11,17 @@
 #include "stores/local/local.h"
 
 #define MAX_SEGS 256u	/* of one vectored request */
+/* Bytes of a request when there is nothing else to do than to take the checksum meanwhile. */
+#define CHECKED_IO (256u << 10)
 
 enum phase {
-	PH_READ,	/* into client memory */
-	PH_CRC,		/* over it */
+	PH_READ,	/* into client memory; checksum over it */
 	PH_REST,	/* the rest of the value, for its checksum only */
 	PH_ZERO,	/* take back what cannot be trusted */
 };
 
 static unsigned char zeros[256u << 10];	/* long enough to be copied in slices */
 
-static void rd_pump(struct loc_op *lop);
 static void rd_next_phase(struct loc_op *lop);
 
 static void rd_end(struct loc_op *lop)
@@ -29,6 +29,7 @@ static void rd_end(struct loc_op *lop)
 	struct loc_shard *sh = lop->sh;
 
 	loc_list_del(&lop->rd_link);
+	sh->nreads--;
 	free(lop->rdv_copy);
 	kvb_op_complete(lop->op, lop->status);
 	loc_reads_done(sh);
@@ -67,7 +68,7 @@ void loc_bounce_run(struct loc_shard *sh)
 
 		loc_list_del(&lop->link);
 		lop->waiting_bounce = false;
-		rd_pump(lop);
+		loc_rd_pump(lop);
 	}
 }
 
@@ -174,8 +175,8 @@ static bool rd_one(struct loc_op *lop, struct loc_io *io)
 	io->file = file;
 	if (avail > lop->want - lop->next_off)
 		avail = lop->want - lop->next_off;
-	if (avail > LOC_MAX_IO)
-		avail = LOC_MAX_IO;
+	if (avail > lop->io_max)
+		avail = lop->io_max;
 	len = v->iov_len - lop->seg_off < avail ? v->iov_len - lop->seg_off : avail;
 	if (!v->iov_base) {		/* bit bucket */
 		seg_advance(lop, len);
@@ -226,7 +227,7 @@ static void rd_copied(struct kvb_store *st, struct kvb_op *op)
 		bounce_put(lop->sh, io->buf);
 		io->lop = NULL;
 	}
-	rd_pump(lop);
+	loc_rd_pump(lop);
 }
 
 /* A bounced block has come: hand its bytes on. */
@@ -279,7 +280,7 @@ static void rd_done(struct kvb_io *kio, int res)
 		*lop->copyq_tail = io;
 		lop->copyq_tail = &io->next;
 	}
-	rd_pump(lop);
+	loc_rd_pump(lop);
 }
 
 /* The rest of the value, or all of it, in order, one chunk at a time. */
@@ -319,15 +320,15 @@ static void zero_pump(struct loc_op *lop)
 
 static bool rd_phase_over(const struct loc_op *lop)
 {
-	if (lop->pend || lop->copy_busy || lop->copyq || lop->waiting_bounce)
+	if (lop->pend || lop->copy_busy || lop->crc_busy || lop->copyq || lop->waiting_bounce)
 		return false;
 	switch (lop->phase) {
 	case PH_READ:
+		if (lop->op->ns->verify && lop->crc_off < lop->want)
+			return lop->err;
 		return lop->err || lop->next_off >= lop->want;
 	case PH_REST:
 		return lop->err || lop->next_off >= lop->vlen;
-	case PH_CRC:
-		return lop->crc_over;
 	default:
 		return lop->zero_off >= lop->want;
 	}
@@ -351,6 +352,8 @@ static void rd_pump_once(struct loc_op *lop)
 			if (!rd_one(lop, io))
 				break;
 		}
+		if (lop->op->ns->verify)
+			loc_crc_run(lop);
 	} else if (lop->phase == PH_REST) {
 		rest_pump(lop);
 	} else if (lop->phase == PH_ZERO) {
@@ -359,7 +362,7 @@ static void rd_pump_once(struct loc_op *lop)
 }
 
 /* Callbacks may come while this runs: they leave it to the one running. */
-static void rd_pump(struct loc_op *lop)
+void loc_rd_pump(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 
@@ -376,14 +379,6 @@ static void rd_pump(struct loc_op *lop)
 	if (rd_phase_over(lop))
 		rd_next_phase(lop);
 	loc_bounce_run(sh);
-}
-
-static void rd_crc_over(struct kvb_store *st, struct kvb_op *op)
-{
-	struct loc_op *lop = loc_op_of(st, op);
-
-	lop->crc_over = true;
-	rd_pump(lop);
 }
 
 static bool has_bucket(const struct kvb_op *op)
@@ -409,7 +404,7 @@ static void rd_check(struct loc_op *lop)
 	lop->op->result = 0;
 	lop->status = GKV_SC_UNRECOVERED | GKV_DNR;
 	lop->phase = PH_ZERO;
-	rd_pump(lop);
+	loc_rd_pump(lop);
 }
 
 static void rd_next_phase(struct loc_op *lop)
@@ -429,13 +424,9 @@ static void rd_next_phase(struct loc_op *lop)
 			rd_end(lop);
 			return;
 		}
-		lop->phase = PH_CRC;
-		kvb_op_crc_out(lop->sh->ls->st, op, lop->want, &lop->crc, rd_crc_over);
-		return;
-	case PH_CRC:
 		if (lop->next_off < lop->vlen) {
 			lop->phase = PH_REST;
-			rd_pump(lop);
+			loc_rd_pump(lop);
 			return;
 		}
 		rd_check(lop);
@@ -496,6 +487,9 @@ void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op)
 	}
 	lop->rd_no = sh->rd_next++;
 	loc_list_add(&sh->reads, &lop->rd_link);
+	sh->nreads++;
+	/* The device is kept busy either way; alone, its checksum would be time lost. */
+	lop->io_max = op->ns->verify && sh->nreads == 1 ? CHECKED_IO : LOC_MAX_IO;
 	lop->phase = op->ns->verify && has_bucket(op) ? PH_REST : PH_READ;
-	rd_pump(lop);
+	loc_rd_pump(lop);
 }
