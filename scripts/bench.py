@@ -6,7 +6,8 @@ Each row runs its floor and gkv one after the other, round after round, and is j
 median of the rounds' ratios, so that what the machine does meanwhile hits both alike. Writes
 results.md and results.json to BUILD/bench/.
 
-usage: scripts/bench.sh [ROW...]      GKV_BUILD=dir, QUICK=1 (fewer, shorter rounds)
+usage: scripts/bench.sh [ROW...]      GKV_BUILD=dir, QUICK=1 (fewer, shorter rounds),
+                                      GKV_BENCH_CEPH=bluestore (the cluster keeps on disk)
 """
 import json
 import os
@@ -21,7 +22,7 @@ import tempfile
 import time
 
 import bench_rados
-from benchlib import (BUILD, CLIENT_CPU, CPUS, QUICK, ROUNDS, ROWS, SECONDS, SERVER_CPU, Daemon,
+from benchlib import (BUILD, CLIENT_CPU, QUICK, ROUNDS, ROWS, SECONDS, SERVER_CPU, Daemon,
                       Skip, at_least, at_most, command, figure, floor, row, say)
 
 SIZES = {"4K": 4 << 10, "128K": 128 << 10, "1M": 1 << 20, "4M": 4 << 20}
@@ -380,9 +381,12 @@ def run_row(bench, name):
             ratios.append(g[unit] / f[unit])
             say(f"  {name} {i + 1}/{ROUNDS}: gkv {figure(g[unit], unit)}, "
                 f"floor {figure(f[unit], unit)}, ratio {ratios[-1]:.3g}")
-    finally:
+    except BaseException:
         if spec["conclude"]:
-            more, extra = spec["conclude"](bench, gkv, base)
+            spec["conclude"](bench, [], [])
+        raise
+    if spec["conclude"]:
+        more, extra = spec["conclude"](bench, gkv, base)
     ratio = statistics.median(ratios)
     value = statistics.median(g[unit] for g in gkv)
     passed = all(check(ratio, value) for _, check in spec["goals"]) and all(m for _, m in more)
