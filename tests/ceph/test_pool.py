@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# gkv-timeout: 300
+# gkv-timeout: 600
 """Connections to a cluster that come and go, and the fence (stores/rados/pool.c), driven through
 pool_probe on throwaway clusters."""
 import errno
