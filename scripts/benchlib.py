@@ -73,7 +73,7 @@ class Daemon:
                                   env={"GKV_SOCKET": self.socket}))
 
     def run(self, namespace, mix, seconds=SECONDS, flags=(), **options):
-        """One gkv-bench run of a single command; returns its figures. An option None is left out."""
+        """One gkv-bench run of one command; its figures. An option that is None is left out."""
         args = ["run", "-q", "--ns", namespace, "--mix", mix, "--verify", "off",
                 "--time", f"{int(seconds * 1000)}ms", *flags]
         for name, value in {"cpus": CLIENT_CPU, **options}.items():

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import gkvtest  # pylint: disable=wrong-import-position
@@ -111,6 +112,37 @@ def daemon_and_direct_client_share_objects():
         gkvtest.equal((result["errors"], result["misses"]), (0, 0), "errors and misses")
         gkvtest.equal(result["by_command"]["retrieve"]["count"], 40, "commands counted")
         gkvtest.check(result["daemon_cpu_ns_per_command"] > 1000, "processor time of the daemon")
+
+
+@gkvtest.test
+def unknown_outcomes_are_tried_again_and_are_no_errors():
+    with Cluster(store="memstore") as ceph, gkvtest.Daemon(CONFIG % ceph.conf) as daemon:
+        args = [BENCH, "run", "-q", "-o", "json", "--mix", "store:2,retrieve:1,delete:1",
+                "--sizes", "64K", "--keys", "100", "--qd", "16", "--time", "6s"]
+        retried = 0
+        for _ in range(5):
+            with subprocess.Popen(args, env=dict(os.environ, GKV_SOCKET=daemon.socket),
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as process:
+                try:
+                    for _ in range(3):
+                        time.sleep(1.2)
+                        gkvtest.check(process.poll() is None, "the run ended too early")
+                        daemon.kill9()
+                        daemon.start()
+                    out, err = process.communicate(timeout=60 * gkvtest.SLOW)
+                finally:
+                    process.kill()
+            gkvtest.equal(process.returncode, 0, f"exit status\n{out}\n{err}")
+            result = json.loads(out)
+            gkvtest.equal((result["errors"], result["mismatches"]), (0, 0), "errors, mismatches")
+            gkvtest.check("daemon_cpu_ns_per_command" not in result,
+                          "the processor time of two daemons was taken for one's")
+            retried += result["retried"]
+            # A kill finds a Store or Delete on its way, sooner or later.
+            if retried:
+                return
+        raise gkvtest.TestFailure("nothing was tried again after fifteen kills")
 
 
 if __name__ == "__main__":
