@@ -437,8 +437,12 @@ bool rd_cancel(struct kvb_store *st, struct kvb_op *op)
 {
 	struct rd_op *ro = rd_op_of(st, op);
 
-	if (op->opcode == GKV_OP_LIST)
-		return rd_list_cancel(ro->list);
+	if (op->opcode == GKV_OP_LIST) {
+		if (!rd_list_cancel(ro->list))
+			return false;
+		kvb_op_complete(op, KVB_TIMED_OUT);
+		return true;
+	}
 	if (ro->req->busy)
 		return false;	/* looked at again when the copy is done */
 	rd_req_cancel(ro->req);
