@@ -329,6 +329,16 @@ class Cluster:
         self.asok("osd.0", "injectfull", type="full" if full else "none")
         poll(lambda: all(("full" in pool["flags_names"].split(",")) == full
                          for pool in self.mon("osd dump")["pools"]), 60, f"pools full: {full}")
+        self.wait_map()
+
+    def wait_map(self, seconds=60):
+        """Waits until all OSDs that run have the monitor's map: what it says is in force then."""
+        epoch = self.mon("osd dump")["epoch"]
+        for osd in self.osds():
+            name = f"osd.{osd}"
+            if self.daemons[name].pid():
+                poll(lambda n=name: self.asok(n, "status")["newest_map"] >= epoch, seconds,
+                     f"{name} has map {epoch}")
 
     def user(self, name, **caps):
         """Makes client.@name with the capabilities; returns the path of its keyring."""
@@ -351,6 +361,7 @@ class Cluster:
 
     def blocklist_add(self, addr):
         self.mon("osd blocklist", blocklistop="add", addr=addr)
+        self.wait_map()
 
     def blocklist_clear(self):
         self.mon("osd blocklist clear")
