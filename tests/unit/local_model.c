@@ -106,6 +106,10 @@ static void mutated(struct model *m, struct model_slot *s)
 		m->refused++;
 		return;
 	}
+	if (st == GKV_SC_DATA_TRANSFER && s->op == GKV_OP_STORE && rig.stage_fail) {
+		m->refused++;
+		return;
+	}
 	MODEL_REQUIRE(m->faults && st == GKV_SC_WRITE_FAULT);
 	m->failed++;
 }

@@ -61,6 +61,11 @@ struct rig {
 	bool fifo;		/* requests end in order */
 	bool defer_copies;
 	uint64_t buf_budget;	/* bytes, 0: plenty */
+	/*
+	 * One Store in so many, of those above a page, reaches the store before its value does,
+	 * and one of so many of those never gets the rest: GKV_SC_DATA_TRANSFER. 0: none.
+	 */
+	unsigned int stage, stage_fail;
 	/* Result of a request: RIG_OK, -errno, or how many bytes of it to carry out. */
 	int (*fault)(const struct rig_io *io, void *arg);
 	void *fault_arg;

@@ -32,12 +32,18 @@ static void one(uint64_t seed, unsigned int how, bool sync, bool cut_in_recovery
 	rig.verify = true;
 	rig.defer_copies = seed & 1;
 	rig.buf_budget = seed % 3 ? 0 : 64 << 10;
+	rig.stage = seed % 4 ? 2 : 0;
+	rig.stage_fail = 6;
 	rig_begin();
 	if (rig_open(NULL)) {
 		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, rig.err.text);
 		abort();
 	}
-	model_init(&m, 1 + rig_below(MODEL_KEYS), rig_below(3) ? 30000 : 200000);
+	/* Large ones are written in pieces while they are still arriving. */
+	if (seed % 7)
+		model_init(&m, 1 + rig_below(MODEL_KEYS), rig_below(3) ? 30000 : 200000);
+	else
+		model_init(&m, 1 + rig_below(6), 900000);
 	for (int cycle = 0; cycle < 6; cycle++) {
 		unsigned int end;
 		bool cut = false;

@@ -15,6 +15,8 @@
 /* Copied at once up to here; longer values go in slices of this many bytes. */
 #define INLINE_MAX (64u << 10)
 #define SLICE (128u << 10)
+/* From here on a store that can begins with the first slice: core/store.h, staged(). */
+#define EARLY_MIN (512u << 10)
 /* List entries of a data pointer walked in one slice. */
 #define WALK_SLICE 1024
 /* A slice counts a piece as at least this many bytes: there may be 65,536 of one byte. */
@@ -66,12 +68,27 @@ static uint64_t charge(uint64_t budget, uint64_t len)
 
 static void stage_done(struct kvb_op *op)
 {
+	bool alive = kvb_regions_alive(op->regions, op->map.v, op->map.n);
+
 	kvb_op_charge_segs(op);
 	memset((char *)op->data + op->len, 0, padded(op->len) - op->len);
-	if (!kvb_regions_alive(op->regions, op->map.v, op->map.n))
-		kvb_op_answer(op, GKV_SC_DATA_TRANSFER | GKV_DNR);
-	else
-		kvb_op_staged(op);
+	op->staged = op->len;
+	kvb_op_staged(op, alive ? GKV_SC_SUCCESS : GKV_SC_DATA_TRANSFER | GKV_DNR);
+}
+
+/* Part of it has arrived: a store that can begins with that. */
+static void stage_early(struct kvb_op *op)
+{
+	struct kvb_store *st = op->ns->top;
+
+	op->staged = op->len - (uint32_t)op->copy.left;
+	if (op->staging) {
+		st->ops->staged(st, op);
+	} else if (op->len >= EARLY_MIN && op->ns->nlayers == 1 && st->ops->staged) {
+		op->staging = true;
+		op->answered = false;
+		kvb_op_call(op);
+	}
 }
 
 /* Copy up to @n bytes more. */
@@ -101,8 +118,8 @@ static bool stage_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	if (kvb_op_unwanted(op)) {
-		kvb_op_answer(op, KVB_TIMED_OUT);
+	if ((op->staging && op->answered) || kvb_op_unwanted(op)) {
+		kvb_op_staged(op, KVB_TIMED_OUT);
 		return false;
 	}
 	if (op->copy.walk.left) {
@@ -115,10 +132,12 @@ static bool stage_slice(struct kvb_work *w)
 		return true;
 	}
 	stage_some(op, SLICE);
-	if (op->copy.left)
-		return true;
-	stage_done(op);
-	return false;
+	if (!op->copy.left) {
+		stage_done(op);
+		return false;
+	}
+	stage_early(op);
+	return true;
 }
 
 static void stage_buffer(struct kvb_op *op)
@@ -163,8 +182,10 @@ static void stage_retry(struct kvb_buf_waiter *w)
 void kvb_op_stage(struct kvb_op *op)
 {
 	op->crc = 0;
+	op->staged = 0;
+	op->stage_status = 0;
 	if (!op->len) {
-		kvb_op_staged(op);
+		kvb_op_staged(op, GKV_SC_SUCCESS);
 		return;
 	}
 	op->data = kvb_buf_alloc(op->r, padded(op->len));

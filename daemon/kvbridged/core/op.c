@@ -192,6 +192,12 @@ void kvb_op_move(struct kvb_op *op, struct kvb_reactor *r, void (*fn)(struct kvb
 
 void kvb_op_answer(struct kvb_op *op, uint16_t status)
 {
+	/* The slice that copies its value finds that out. */
+	if (op->staging) {
+		op->answered = true;
+		op->status = status;
+		return;
+	}
 	kvb_deadline_del(op);
 	if (status == GKV_SC_KEY_NOT_FOUND && op->opcode == GKV_OP_DELETE &&
 	    !atomic_load_explicit(&op->ns->ednek, memory_order_relaxed))
@@ -292,12 +298,25 @@ static void op_begin(struct kvb_op *op)
 		kvb_op_call(op);
 }
 
-void kvb_op_staged(struct kvb_op *op)
+void kvb_op_staged(struct kvb_op *op, uint16_t status)
 {
-	if (op->has_client_crc && op->crc != op->client_crc)
-		kvb_op_answer(op, GKV_SC_DATA_TRANSFER);
-	else
+	struct kvb_store *st = op->ns->top;
+
+	if (!status && op->has_client_crc && op->crc != op->client_crc)
+		status = GKV_SC_DATA_TRANSFER;
+	if (op->staging) {
+		/* The store has it already, or has refused it meanwhile. */
+		op->staging = false;
+		op->stage_status = status;
+		if (op->answered)
+			kvb_op_answer(op, op->status);
+		else
+			st->ops->staged(st, op);
+	} else if (status) {
+		kvb_op_answer(op, status);
+	} else {
 		kvb_op_call(op);
+	}
 }
 
 /*

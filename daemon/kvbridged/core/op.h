@@ -70,9 +70,13 @@ struct kvb_op {
 
 	/*
 	 * Store: the value, in memory the daemon owns, aligned to 4096 bytes, zeroed from
-	 * len to the next multiple of 4096. NULL when len is 0.
+	 * len to the next multiple of 4096. NULL when len is 0. While @staging is set only
+	 * @staged bytes of it have arrived, and crc is not known: see store.h, staged().
 	 */
 	void *data;
+	uint32_t staged;
+	bool staging;
+	uint16_t stage_status;	/* why the rest will not come; 0 when all is well */
 
 	/* Retrieve: set by kvb_op_map(). Client memory, each piece inside one region. */
 	struct iovec *segs;
@@ -97,6 +101,7 @@ struct kvb_op {
 	bool sync;		/* still inside its first submission */
 	bool completed;		/* ... and already over */
 	bool late;		/* the deadline has passed */
+	bool answered;		/* over, but its value is still being staged */
 	bool listed;		/* on its reactor's deadline list */
 	bool resolving;		/* asking a store what became of it */
 	uint8_t flow;		/* of its session, see struct kvb_work */

@@ -159,7 +159,8 @@ static inline bool kvb_op_unwanted(const struct kvb_op *op)
 
 /* Bring a Store's value into daemon memory, then kvb_op_staged(). */
 void kvb_op_stage(struct kvb_op *op);
-void kvb_op_staged(struct kvb_op *op);
+/* All of it is there, or, with @status, will never be. */
+void kvb_op_staged(struct kvb_op *op, uint16_t status);
 
 enum kvb_op_stage { KVB_STAGE_NONE, KVB_STAGE_BUFFER, KVB_STAGE_COPY, KVB_STAGE_STORE };
 

@@ -349,6 +349,7 @@ const struct kvb_store_ops kvb_local_ops = {
 	.start = loc_start,
 	.stop = loc_stop,
 	.store = loc_store_op,
+	.staged = loc_staged,
 	.retrieve = loc_retrieve_op,
 	.delete = loc_delete_op,
 	.exist = loc_exist,

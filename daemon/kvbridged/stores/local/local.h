@@ -11,8 +11,8 @@
  *
  * Files: dev.c (files, devices), super.c (format, superblocks), recover.c (open), ag.c
  * (free space), table.c (header table), flush.c (flush, watermark, what waits for them),
- * reclaim.c (superseded extents), mutate.c, retrieve.c, verify.c (checksum), list.c,
- * btree.c (index).
+ * reclaim.c (superseded extents), mutate.c, write.c, retrieve.c, verify.c (checksum),
+ * list.c, btree.c (index).
  */
 #ifndef KVB_LOCAL_H
 #define KVB_LOCAL_H
@@ -184,6 +184,7 @@ struct loc_shard {
 
 	struct loc_link avail, full;	/* groups owned */
 	struct loc_link turn;		/* mutations whose key has come free */
+	unsigned int nstores;		/* writing */
 	bool in_turn;
 	struct loc_link space;		/* Stores waiting for units */
 	struct loc_link gather;		/* Stores whose units lie in others' groups */
@@ -342,6 +343,9 @@ struct loc_op {
 	enum loc_op_state state;
 	bool pumping, repump, crc_busy, copy_busy;
 	bool holds_key;
+	bool writing;			/* a Store that may have written something */
+	bool headed;			/* ... even its headers */
+	bool alone;			/* no other Store was writing when it began */
 	struct loc_key key;
 	struct loc_link link;		/* space, gather, reads or bounce wait */
 	struct loc_op *hnext;		/* busy bucket */
@@ -393,6 +397,12 @@ struct loc_op {
 	struct loc_key list_key;
 	bool list_after;
 };
+
+/* The @i-th extent of what a Store writes. */
+static inline struct loc_ext *loc_ext_at(struct loc_op *lop, uint32_t i)
+{
+	return lop->extv ? &lop->extv->e[i] : &lop->ext1;
+}
 
 static inline struct loc_op *loc_op_of(struct kvb_store *st, struct kvb_op *op)
 {
@@ -537,11 +547,23 @@ void loc_reads_done(struct loc_shard *sh);
 
 void loc_store_op(struct kvb_store *st, struct kvb_op *op);
 void loc_delete_op(struct kvb_store *st, struct kvb_op *op);
+void loc_staged(struct kvb_store *st, struct kvb_op *op);
+/* One of a mutation's requests or header changes is over, or all have been issued. */
+void loc_written(struct loc_op *lop);
 bool loc_cancel(struct kvb_store *st, struct kvb_op *op);
 void loc_op_init(struct kvb_store *st, struct kvb_op *op, struct loc_op *lop);
 /* Stores waiting for space: try again. */
 void loc_space_run(struct loc_shard *sh);
 void loc_gather_run(struct loc_shard *sh);
+
+/* ---- write.c ---- */
+
+/* Requests for as much of a Store's value as is there and there are slots for. */
+void loc_write_data(struct loc_op *lop);
+/* The headers of a Store's extents; the value is complete, its checksum known. */
+void loc_write_headers(struct loc_op *lop);
+void loc_hdr_fill(struct loc_op *lop, struct loc_hdr *h, loc_pos pos, uint8_t type,
+		  uint32_t units, uint32_t part);
 
 /* ---- io.c ---- */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Store and Delete. Those of one key run one after the other. A Store finds units, writes
- * value and headers in parallel and takes effect in the index when all have landed (and,
- * where acknowledged means durable, have been flushed); until then Retrieves see the old
- * version. A Delete turns the header into a tombstone in place.
+ * value and headers in parallel (write.c) and takes effect in the index when all have landed
+ * (and, where acknowledged means durable, have been flushed); until then Retrieves see the
+ * old version. A Delete turns the header into a tombstone in place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,6 @@
 #include "stores/local/local.h"
 
 static void mutate_start(struct loc_op *lop);
-static void mutate_landed(struct loc_op *lop);
 
 void loc_op_init(struct kvb_store *st, struct kvb_op *op, struct loc_op *lop)
 {
@@ -84,6 +83,8 @@ static void mutate_end(struct loc_op *lop, uint16_t status)
 	struct loc_op *next = key_release(lop);
 	struct loc_shard *sh = lop->sh;
 
+	if (lop->writing)
+		sh->nstores--;
 	if (lop->hdrs && lop->hdrs != &lop->hdr1)
 		free(lop->hdrs);
 	loc_old_discard(lop);
@@ -111,11 +112,6 @@ static bool is_sync(const struct loc_op *lop)
 
 /* ---- Finding units ---- */
 
-static struct loc_ext *ext_at(struct loc_op *lop, uint32_t i)
-{
-	return lop->extv ? &lop->extv->e[i] : &lop->ext1;
-}
-
 static int ext_add(struct loc_op *lop, loc_pos pos, uint32_t units)
 {
 	uint32_t n = lop->nexts;
@@ -135,19 +131,19 @@ static int ext_add(struct loc_op *lop, loc_pos pos, uint32_t units)
 		lop->cap = cap;
 	}
 	lop->nexts++;
-	*ext_at(lop, n) = (struct loc_ext){ .pos = pos, .units = units };
+	*loc_ext_at(lop, n) = (struct loc_ext){ .pos = pos, .units = units };
 	if (lop->extv)
 		lop->extv->n = lop->nexts;
 	return 0;
 }
 
-/* Before anything was written: as if nothing had been found. */
+/* Before any header was written: as if nothing had been found. */
 static void units_undo(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 
 	for (uint32_t i = 0; i < lop->nexts; i++) {
-		struct loc_ext *e = ext_at(lop, i);
+		struct loc_ext *e = loc_ext_at(lop, i);
 		struct loc_ag *ag = loc_ag_of(sh->ls, e->pos);
 
 		loc_table_drop(ag, loc_pos_unit(e->pos) - ag->first);
@@ -289,95 +285,6 @@ static void store_space(struct loc_op *lop)
 	loc_space_run(sh);
 }
 
-/* ---- Writing ---- */
-
-static void data_pump(struct loc_op *lop);
-
-static void data_done(struct kvb_io *kio, int res)
-{
-	struct loc_io *io = loc_container(kio, struct loc_io, io);
-	struct loc_op *lop = io->lop;
-
-	if (!loc_io_over(io, &res, true))
-		return;
-	io->lop = NULL;
-	if (res)
-		lop->err = res;
-	data_pump(lop);
-	if (!--lop->pend)
-		mutate_landed(lop);
-}
-
-/* Requests for as much of the value as there are slots. */
-static void data_pump(struct loc_op *lop)
-{
-	struct loc_io *io;
-
-	while (!lop->err && lop->next_off < lop->want && (io = loc_io_idle(lop))) {
-		uint64_t len;
-		uint32_t file, n = lop->want - lop->next_off;
-
-		memset(io, 0, sizeof(*io));
-		io->off = loc_locate(lop, lop->next_off, &file, &len);
-		if (n > LOC_MAX_IO)
-			n = LOC_MAX_IO;
-		if (n > len)
-			n = len;
-		io->lop = lop;
-		io->io.done = data_done;
-		io->file = file;
-		io->buf = (char *)lop->op->data + lop->next_off;
-		io->len = n;
-		lop->next_off += n;
-		lop->pend++;
-		if (!lop->sh->ls->file[file].direct)
-			atomic_fetch_add_explicit(&lop->sh->ls->buffered_ios, 1,
-						  memory_order_relaxed);
-		loc_io_write(io);
-	}
-}
-
-static void hdr_done(struct loc_shard *sh, struct loc_hdr *h, int res)
-{
-	struct loc_op *lop = h->lop;
-
-	(void)sh;
-	if (res)
-		lop->err = res;
-	if (!--lop->pend)
-		mutate_landed(lop);
-}
-
-static void hdr_fill(struct loc_op *lop, struct loc_hdr *h, loc_pos pos, uint8_t type,
-		     uint32_t units, uint32_t part)
-{
-	struct loc_store *ls = lop->sh->ls;
-	const struct kvb_op *op = lop->op;
-	struct loc_slot *s = &h->slot;
-
-	memset(h, 0, sizeof(*h));
-	h->lop = lop;
-	h->home = lop->sh;
-	h->ag = loc_ag_of(ls, pos);
-	h->idx = loc_pos_unit(pos) - h->ag->first;
-	h->done = hdr_done;
-	h->put = true;
-	s->type = type;
-	s->klen = op->klen;
-	memcpy(s->key, op->key, op->klen);
-	s->seq = htole64(lop->seq);
-	s->id_uid = htole64(op->id.uid);
-	s->id_seq = htole64(op->id.seq);
-	s->units = htole32(units);
-	s->part = htole16(part);
-	s->nparts = htole16(type == LOC_LIVE ? lop->nexts : 1);
-	if (type == LOC_LIVE) {
-		s->vlen = htole32(op->len);
-		s->vcrc = htole32(op->crc);
-	}
-	s->crc = htole32(loc_slot_crc(&ls->file[loc_pos_file(pos)], loc_pos_unit(pos), s));
-}
-
 static int olds_prepare(struct loc_op *lop, const struct loc_ent *e)
 {
 	if (!(e->flags & LOC_ENT_MULTI))
@@ -389,12 +296,32 @@ static int olds_prepare(struct loc_op *lop, const struct loc_ent *e)
 	return 0;
 }
 
+/* Write what can be written: the headers once all of the value is there. */
+static void store_write(struct loc_op *lop)
+{
+	loc_write_data(lop);
+	if (lop->op->staging)
+		return;
+	if (!lop->err && !lop->op->stage_status) {
+		lop->headed = true;
+		loc_seq_get(lop->sh, lop);
+		loc_write_headers(lop);
+	}
+	loc_written(lop);
+}
+
 static void store_go(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 	struct loc_ent *e = loc_bt_find(&sh->index, &lop->key);
 	bool ok;
 
+	/* It waited, and meanwhile its value failed to arrive. */
+	if (!lop->op->staging && lop->op->stage_status) {
+		units_undo(lop);
+		mutate_end(lop, lop->op->stage_status);
+		return;
+	}
 	/* All that can be refused for want of memory, before anything is written. */
 	lop->hdrs = lop->nexts == 1 ? &lop->hdr1 : calloc(lop->nexts, sizeof(*lop->hdrs));
 	ok = lop->hdrs && (!e || !olds_prepare(lop, e));
@@ -410,23 +337,14 @@ static void store_go(struct loc_op *lop)
 		mutate_end(lop, GKV_SC_INTERNAL);
 		return;
 	}
-	loc_seq_get(sh, lop);
 	lop->vlen = lop->op->len;
 	lop->want = (lop->op->len + LOC_BLK - 1) & ~(uint32_t)(LOC_BLK - 1);
 	lop->rdv = lop->extv;
 	lop->rd1 = lop->ext1;
-	lop->pend = 1;
-	data_pump(lop);
-	for (uint32_t i = 0; i < lop->nexts; i++) {
-		struct loc_ext *x = ext_at(lop, i);
-
-		hdr_fill(lop, &lop->hdrs[i], x->pos, LOC_LIVE, x->units, i);
-		lop->hdrs[i].ag->busy--;
-		lop->pend++;
-		loc_hdr_submit(sh, &lop->hdrs[i]);
-	}
-	if (!--lop->pend)
-		mutate_landed(lop);
+	lop->writing = true;
+	lop->alone = !sh->nstores++;
+	lop->pend = 1;		/* until the headers are on their way, too */
+	store_write(lop);
 }
 
 /* ---- The end ---- */
@@ -483,17 +401,31 @@ static void mutate_commit(struct loc_op *lop)
 		loc_reclaim(sh);
 }
 
+static void pending_drop(struct loc_op *lop)
+{
+	struct loc_ent *e = loc_bt_find(&lop->sh->index, &lop->key);
+
+	if (e->flags & LOC_ENT_PENDING)
+		loc_bt_remove(&lop->sh->index, &lop->key);
+}
+
+/* No header was written: the units are as free as before, whatever they hold. */
+static void store_drop(struct loc_op *lop)
+{
+	uint16_t status = lop->op->stage_status;
+
+	pending_drop(lop);
+	units_undo(lop);
+	mutate_end(lop, status ? status : loc_status(lop->err, true));
+}
+
 static void failed_end(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
-	struct loc_ent *e;
 	uint64_t held;
 
-	if (lop->op->opcode != GKV_OP_DELETE) {
-		e = loc_bt_find(&sh->index, &lop->key);
-		if (e->flags & LOC_ENT_PENDING)
-			loc_bt_remove(&sh->index, &lop->key);
-	}
+	if (lop->op->opcode != GKV_OP_DELETE)
+		pending_drop(lop);
 	held = loc_seq_put(sh, lop);
 	mutate_end(lop, loc_status(lop->err, true));
 	loc_seq_answered(sh, held);
@@ -548,11 +480,15 @@ static void flush_waited(struct loc_shard *sh, struct loc_waiter *w, int res)
 	mutate_commit(lop);
 }
 
-/* Everything that was to be written has been, or has failed. */
-static void mutate_landed(struct loc_op *lop)
+void loc_written(struct loc_op *lop)
 {
+	if (--lop->pend)
+		return;
+	/* Everything that was to be written has been, or has failed. */
 	kvb_killpoint("local-landed");
-	if (lop->err) {
+	if (lop->writing && !lop->headed) {
+		store_drop(lop);
+	} else if (lop->err) {
 		mutate_fail(lop);
 	} else if (is_sync(lop)) {
 		lop->wait.fn = flush_waited;
@@ -575,7 +511,7 @@ static void delete_go(struct loc_op *lop, const struct loc_ent *e)
 	loc_seq_get(sh, lop);
 	lop->hdrs = &lop->hdr1;
 	lop->pend = 1;
-	hdr_fill(lop, &lop->hdr1, pos, LOC_TOMB,
+	loc_hdr_fill(lop, &lop->hdr1, pos, LOC_TOMB,
 		 multi ? e->extv->e[0].units : loc_units(sh->ls, e->vlen), 0);
 	loc_hdr_submit(sh, &lop->hdr1);
 }
@@ -610,6 +546,15 @@ void loc_store_op(struct kvb_store *st, struct kvb_op *op)
 
 	loc_op_init(st, op, lop);
 	mutate_begin(lop);
+}
+
+void loc_staged(struct kvb_store *st, struct kvb_op *op)
+{
+	struct loc_op *lop = loc_op_of(st, op);
+
+	/* Where it still waits for its turn or for units it finds out then. */
+	if (lop->writing)
+		store_write(lop);
 }
 
 void loc_delete_op(struct kvb_store *st, struct kvb_op *op)
