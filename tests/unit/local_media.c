@@ -110,6 +110,21 @@ ssize_t media_write(int file, const void *buf, uint32_t len, uint64_t off)
 	return syscall(SYS_pwrite64, media[file].fd, buf, len, off);
 }
 
+ssize_t media_write_durable(int file, const void *buf, uint32_t len, uint64_t off)
+{
+	CHECK(off + len <= rig.file_size);
+	memcpy(media[file].durable + off, buf, len);
+	/* An older write of the same sectors has been overtaken: it brings nothing back. */
+	for (struct lost *l = unflushed; l; l = l->next) {
+		uint64_t a = off > l->off ? off : l->off;
+		uint64_t b = off + len < l->off + l->len ? off + len : l->off + l->len;
+
+		if (l->file == file && a < b)
+			memcpy(l->data + (a - l->off), (const char *)buf + (a - off), b - a);
+	}
+	return syscall(SYS_pwrite64, media[file].fd, buf, len, off);
+}
+
 /* What the store does while it opens comes past here too. */
 ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 {

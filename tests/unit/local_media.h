@@ -34,6 +34,8 @@ void media_opening(void);
 /* The member behind the store's descriptor, -1: none. */
 int media_of(int fd);
 ssize_t media_write(int file, const void *buf, uint32_t len, uint64_t off);
+/* The same, and a power cut does not take it any more: RWF_DSYNC. */
+ssize_t media_write_durable(int file, const void *buf, uint32_t len, uint64_t off);
 /* Member @file, or all (-1), is flushed. */
 void media_drain(int file);
 /* A write that was under way when the power went: each sector is there or not. */

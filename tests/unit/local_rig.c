@@ -303,7 +303,10 @@ static int run_now(struct req *q)
 	}
 	if (io.write) {
 		CHECK(s->opcode == IORING_OP_WRITE);
-		n = media_write(io.file, v[0].iov_base, io.len, io.off);
+		if (s->rw_flags & RWF_DSYNC)
+			n = media_write_durable(io.file, v[0].iov_base, io.len, io.off);
+		else
+			n = media_write(io.file, v[0].iov_base, io.len, io.off);
 	} else {
 		CHECK(s->opcode == IORING_OP_READ || s->opcode == IORING_OP_READV);
 		n = preadv(s->fd, v, nv, io.off);

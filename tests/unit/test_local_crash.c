@@ -132,6 +132,56 @@ static void test_power_sync(void **state)
 	seeds(10, 3, CUT, true, false);
 }
 
+static int count_flushes(const struct rig_io *io, void *arg)
+{
+	*(unsigned int *)arg += io->sync;
+	return RIG_OK;
+}
+
+/* A mutation that is alone makes itself durable: power may go before any flush. */
+static void test_power_alone(void **state)
+{
+	unsigned char data[70000], back[70000];
+	unsigned int flushes = 0;
+
+	(void)state;
+	memset(&rig, 0, sizeof(rig));
+	rig.seed = 77;
+	rig.reactors = 2;
+	rig.file_size = 4 << 20;
+	rig.sync = rig.verify = true;
+	rig_begin();
+	assert_int_equal(rig_open(NULL), 0);
+	for (int round = 0; round < 200; round++) {
+		struct rig_op ro = { 0 };
+		uint32_t len = rig_below(sizeof(data));
+
+		memset(data, round, sizeof(data));
+		rig.fault = count_flushes;
+		rig.fault_arg = &flushes;
+		rig_store(&ro, "k", 1, data, len, 0);
+		assert_true(rig_wait(&ro));
+		assert_int_equal(ro.status, GKV_SC_SUCCESS);
+		assert_int_equal(flushes, 0);
+		rig_power_cut();
+		assert_int_equal(rig_open(NULL), 0);
+		rig_retrieve(&ro, "k", 1, back, sizeof(back));
+		assert_true(rig_wait(&ro));
+		assert_int_equal(ro.status, GKV_SC_SUCCESS);
+		assert_int_equal(ro.result, len);
+		assert_memory_equal(back, data, len);
+		rig_delete(&ro, "k", 1);
+		assert_true(rig_wait(&ro));
+		assert_int_equal(flushes, 0);
+		rig_power_cut();
+		assert_int_equal(rig_open(NULL), 0);
+		rig_exist(&ro, "k", 1);
+		assert_int_equal(ro.status, GKV_SC_KEY_NOT_FOUND);
+		free(ro.data);
+	}
+	rig_end();
+}
+
 static void test_power_in_recovery(void **state)
 {
 	(void)state;
@@ -145,6 +195,7 @@ int main(void)
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_power),
 		cmocka_unit_test(test_power_sync),
+		cmocka_unit_test(test_power_alone),
 		cmocka_unit_test(test_power_in_recovery),
 	};
 

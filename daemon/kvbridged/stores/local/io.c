@@ -53,6 +53,8 @@ void loc_io_write(struct loc_io *io)
 
 	io_uring_prep_write(sqe, sh->ls->file[io->file].fd, (char *)io->buf + io->got,
 			    io->len - io->got, io->off + io->got);
+	if (io->dsync)
+		sqe->rw_flags = RWF_DSYNC;
 }
 
 bool loc_io_over(struct loc_io *io, int *res, bool write)

@@ -139,6 +139,7 @@ struct loc_hdr {
 	uint32_t idx;		/* of the unit in the group */
 	int res;
 	bool put;		/* else the slot becomes free */
+	bool dsync;		/* over only when it is durable */
 	struct loc_slot slot;	/* put: the content; afterwards what was there */
 };
 
@@ -330,6 +331,7 @@ struct loc_io {
 	uint32_t retries;
 	uint16_t file;
 	bool bounced;
+	bool dsync;		/* a write that is over only when it is durable */
 	void *buf;		/* memory, or the bounce buffer */
 	uint32_t seg, nsegs;	/* Retrieve: whole segments, when buf is NULL */
 	uint32_t voff;		/* bounced: offset in the value of what is wanted */
@@ -346,6 +348,7 @@ struct loc_op {
 	bool writing;			/* a Store that may have written something */
 	bool headed;			/* ... even its headers */
 	bool alone;			/* no other Store was writing when it began */
+	bool dsync;			/* each write is durable when it is over */
 	struct loc_key key;
 	struct loc_link link;		/* space, gather, reads or bounce wait */
 	struct loc_op *hnext;		/* busy bucket */

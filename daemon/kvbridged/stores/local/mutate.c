@@ -11,6 +11,9 @@
 #include "core/killpoint.h"
 #include "stores/local/local.h"
 
+/* A value up to here is made durable by itself. */
+#define DSYNC_MAX (128u << 10)
+
 static void mutate_start(struct loc_op *lop);
 
 void loc_op_init(struct kvb_store *st, struct kvb_op *op, struct loc_op *lop)
@@ -108,6 +111,18 @@ static void mutate_end(struct loc_op *lop, uint16_t status)
 static bool is_sync(const struct loc_op *lop)
 {
 	return lop->op->ns->sync || !atomic_load_explicit(&lop->op->ns->vwc, memory_order_relaxed);
+}
+
+/*
+ * Is it to make its writes durable one by one? A flush, which covers everything, is better
+ * as soon as there is somebody to share it with, or more than one write of data.
+ */
+static bool wants_dsync(const struct loc_op *lop, uint32_t bytes)
+{
+	const struct loc_shard *sh = lop->sh;
+
+	return is_sync(lop) && sh->ls->vcache && !sh->nstores && loc_list_empty(&sh->waiters) &&
+	       bytes <= DSYNC_MAX && lop->nexts <= 1;
 }
 
 /* ---- Finding units ---- */
@@ -341,6 +356,7 @@ static void store_go(struct loc_op *lop)
 	lop->want = (lop->op->len + LOC_BLK - 1) & ~(uint32_t)(LOC_BLK - 1);
 	lop->rdv = lop->extv;
 	lop->rd1 = lop->ext1;
+	lop->dsync = wants_dsync(lop, lop->want);
 	lop->writing = true;
 	lop->alone = !sh->nstores++;
 	lop->pend = 1;		/* until the headers are on their way, too */
@@ -490,7 +506,7 @@ void loc_written(struct loc_op *lop)
 		store_drop(lop);
 	} else if (lop->err) {
 		mutate_fail(lop);
-	} else if (is_sync(lop)) {
+	} else if (is_sync(lop) && !lop->dsync) {
 		lop->wait.fn = flush_waited;
 		loc_flush_wait(lop->sh, &lop->wait);
 	} else {
@@ -510,6 +526,7 @@ static void delete_go(struct loc_op *lop, const struct loc_ent *e)
 	}
 	loc_seq_get(sh, lop);
 	lop->hdrs = &lop->hdr1;
+	lop->dsync = wants_dsync(lop, 0);
 	lop->pend = 1;
 	loc_hdr_fill(lop, &lop->hdr1, pos, LOC_TOMB,
 		 multi ? e->extv->e[0].units : loc_units(sh->ls, e->vlen), 0);

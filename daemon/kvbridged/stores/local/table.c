@@ -18,6 +18,7 @@ struct loc_twrite {
 	uint32_t blk;
 	uint32_t got;
 	uint32_t retries;
+	bool dsync;		/* somebody waits for it to be durable */
 	void *buf;
 	struct loc_hdr *now, *later, **later_tail;
 	struct loc_twrite *next;	/* waiting for a buffer */
@@ -132,6 +133,8 @@ static void table_issue(struct loc_twrite *w)
 
 	io_uring_prep_write(sqe, ls->file[w->ag->file].fd, (char *)w->buf + w->got,
 			    LOC_BLK - w->got, loc_table_off(ls, w->ag, w->blk) + w->got);
+	if (w->dsync)
+		sqe->rw_flags = RWF_DSYNC;
 }
 
 static void table_start(struct loc_twrite *w)
@@ -150,6 +153,9 @@ static void table_start(struct loc_twrite *w)
 	w->later_tail = &w->later;
 	w->got = 0;
 	w->retries = 0;
+	w->dsync = false;
+	for (const struct loc_hdr *h = w->now; h; h = h->next)
+		w->dsync |= h->dsync;
 	w->io.done = table_done;
 	loc_table_image(w->ag, w->blk, w->buf);
 	atomic_fetch_add_explicit(&sh->ls->table_writes, 1, memory_order_relaxed);

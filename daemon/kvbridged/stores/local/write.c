@@ -32,7 +32,8 @@ static void data_done(struct kvb_io *kio, int res)
 static uint32_t next_len(const struct loc_op *lop)
 {
 	const struct kvb_op *op = lop->op;
-	uint32_t have = op->staging ? op->staged & ~(LOC_BLK - 1) : lop->want, n, least = LOC_MAX_IO;
+	uint32_t have = op->staging ? op->staged & ~(LOC_BLK - 1) : lop->want;
+	uint32_t n, least = LOC_MAX_IO;
 
 	n = have - lop->next_off;
 	if (n > LOC_MAX_IO)
@@ -58,6 +59,7 @@ void loc_write_data(struct loc_op *lop)
 		if (n > len)
 			n = len;
 		io->lop = lop;
+		io->dsync = lop->dsync;
 		io->io.done = data_done;
 		io->file = file;
 		io->buf = (char *)lop->op->data + lop->next_off;
@@ -95,6 +97,7 @@ void loc_hdr_fill(struct loc_op *lop, struct loc_hdr *h, loc_pos pos, uint8_t ty
 	h->idx = loc_pos_unit(pos) - h->ag->first;
 	h->done = hdr_done;
 	h->put = true;
+	h->dsync = lop->dsync;
 	s->type = type;
 	s->klen = op->klen;
 	memcpy(s->key, op->key, op->klen);
