@@ -62,6 +62,7 @@ static const char conf[] =
 	"max_queue_depth = 1024\n"
 	"max_qid = 64\n"
 	"max_sessions = 1100\n"
+	"max_user_sessions = 1100\n"
 	"max_regions = 64\n"
 	"max_region_bytes = 256M\n"
 	"buffer_memory = 32M\n"

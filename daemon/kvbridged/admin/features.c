@@ -195,7 +195,8 @@ static uint16_t store_kv(struct kvb_ns *ns, bool on)
 
 	if (!kvb_ns_set_ednek(ns, on, &err))
 		return 0;
-	kvb_log(KVB_LOG_ERR, "namespace %s: Feature 20h was not saved: %s", ns->name, err.text);
+	kvb_log_client("features", KVB_LOG_ERR, "namespace %s: Feature 20h was not saved: %s",
+		       ns->name, err.text);
 	return GKV_SC_INTERNAL;
 }
 

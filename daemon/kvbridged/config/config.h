@@ -62,6 +62,7 @@ struct kvb_config {
 	uint64_t max_queue_depth; /* entries */
 	uint64_t max_qid;
 	uint64_t max_sessions;
+	uint64_t max_user_sessions; /* of one uid */
 	uint64_t max_regions;	/* a session */
 	uint64_t max_region_bytes; /* a session */
 	uint64_t buffer_memory;	/* bytes, shared out among the reactors */

@@ -31,6 +31,7 @@ const struct kvb_key kvb_daemon_keys[] = {
 	/* Number of Queues counts from 0 in 16 bits, and FFFFh is not a count. */
 	{ "max_qid", KVB_KEY_COUNT, false, "1024", 1, 65534, AT(max_qid) },
 	{ "max_sessions", KVB_KEY_COUNT, false, "2048", 1, 65536, AT(max_sessions) },
+	{ "max_user_sessions", KVB_KEY_COUNT, false, "256", 1, 65536, AT(max_user_sessions) },
 	{ "max_regions", KVB_KEY_COUNT, false, "4096", 1, 1 << 20, AT(max_regions) },
 	{ "max_region_bytes", KVB_KEY_SIZE, false, "64G", 4096, G << 18, AT(max_region_bytes) },
 	{ "buffer_memory", KVB_KEY_SIZE, false, "512M", UINT64_C(1) << 20, G << 14,

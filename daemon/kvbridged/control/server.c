@@ -11,7 +11,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "config/namespace.h"
+#include "control/closer.h"
 #include "control/health.h"
 #include "control/hits.h"
 #include "control/session.h"
@@ -71,7 +71,7 @@ int kvb_server_mailbox(struct kvb_server *srv, struct kvb_err *err)
 
 /* ---- Socket ---- */
 
-static int watch(struct kvb_server *srv, int fd, void *ptr)
+int kvb_server_watch(struct kvb_server *srv, int fd, void *ptr)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = ptr };
 
@@ -130,30 +130,6 @@ static int set_owner(const struct kvb_config *cfg, struct kvb_err *err)
 	return 0;
 }
 
-/*
- * A session takes its socket and a bell on each reactor. Without room for what messages
- * bring, the next client's descriptors would be lost on an old one.
- */
-static void limit_sessions(struct kvb_server *srv)
-{
-	const rlim_t spare = 64;
-	rlim_t used = (rlim_t)srv->reserve_fd + 4, room = 1;
-	struct rlimit rl;
-
-	srv->max_sessions = srv->cfg->max_sessions;
-	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == RLIM_INFINITY)
-		return;
-	if (rl.rlim_cur > used + spare)
-		room = (rl.rlim_cur - used - spare) / (1 + kvb_nreactors);
-	if (room >= srv->max_sessions)
-		return;
-	kvb_log(KVB_LOG_WARN,
-		"the limit of %llu open files allows %llu sessions, not max_sessions = %llu",
-		(unsigned long long)rl.rlim_cur, (unsigned long long)room,
-		(unsigned long long)srv->max_sessions);
-	srv->max_sessions = room ? room : 1;
-}
-
 int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -181,15 +157,16 @@ int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 	if (listen(srv->listen_fd, 128))
 		return kvb_fail(err, errno, "%s: listen: %s", path, strerror(errno));
 
-	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	limit_sessions(srv);
+	kvb_server_limit_sessions(srv);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	srv->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	srv->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (srv->signal_fd < 0 || srv->epoll_fd < 0 || watch(srv, srv->listen_fd, &srv->listen_fd) ||
-	    watch(srv, srv->signal_fd, &srv->signal_fd) || watch(srv, srv->wake_fd, &srv->wake_fd))
+	if (srv->signal_fd < 0 || srv->epoll_fd < 0 ||
+	    kvb_server_watch(srv, srv->listen_fd, &srv->listen_fd) ||
+	    kvb_server_watch(srv, srv->signal_fd, &srv->signal_fd) ||
+	    kvb_server_watch(srv, srv->wake_fd, &srv->wake_fd))
 		return kvb_fail(err, errno, "epoll: %s", strerror(errno));
 	return 0;
 }
@@ -215,100 +192,6 @@ void kvb_server_close(struct kvb_server *srv)
 
 /* ---- Sessions ---- */
 
-static struct kvb_session *session_new(struct kvb_server *srv, int fd)
-{
-	struct kvb_session *s = calloc(1, sizeof(*s));
-	socklen_t len = sizeof(s->peer);
-
-	if (!s)
-		return NULL;
-	s->srv = srv;
-	s->fd = fd;
-	s->hello_fd = -1;
-	for (unsigned int i = 0; i < KVB_MAX_REACTORS; i++)
-		s->bells[i].fd = -1;
-	s->open = calloc(srv->nn ? srv->nn : 1, sizeof(*s->open));
-	s->open_mem = calloc(srv->nn ? srv->nn : 1, sizeof(*s->open_mem));
-	if (!s->open || !s->open_mem || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &s->peer, &len))
-		goto fail;
-	len = sizeof(s->groups);
-	/* Without the list only the primary group counts. */
-	if (!getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, s->groups, &len))
-		s->ngroups = (int)(len / sizeof(gid_t));
-	s->admin.uid = s->peer.uid;
-	s->admin.gid = s->peer.gid;
-	s->admin.groups = s->groups;
-	s->admin.ngroups = s->ngroups;
-	s->admin.privileged = s->peer.uid == 0 || s->peer.uid == geteuid();
-	s->admin.ctx = s;
-	kvb_admin_peer_init(&s->admin);
-	s->id = ++srv->next_session;
-	s->accepted_ns = clock_ns();
-	if (watch(srv, fd, s))
-		goto fail;
-	s->next = srv->sessions;
-	if (s->next)
-		s->next->prev = s;
-	srv->sessions = s;
-	srv->nsessions++;
-	return s;
-fail:
-	free((void *)s->open);
-	free(s->open_mem);
-	free(s);
-	return NULL;
-}
-
-static void refuse(struct kvb_server *srv, int fd)
-{
-	struct gkv_msg_reply r = { .hdr.magic = GKV_CTL_MAGIC, .hdr.version = GKV_CTL_VERSION };
-	char c;
-
-	r.hdr.type = GKV_MSG_HELLO | GKV_MSG_REPLY;
-	r.hdr.size = sizeof(r);
-	r.hdr.error = EMFILE;
-	snprintf(r.text, sizeof(r.text), "daemon has %u sessions, the limit is %llu",
-		 srv->nsessions, (unsigned long long)srv->max_sessions);
-	send(fd, &r, sizeof(r), MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* Closed with its hello unread, it would see a reset before the reason. */
-	while (recv(fd, &c, sizeof(c), MSG_DONTWAIT | MSG_TRUNC) > 0)
-		;
-	close(fd);
-}
-
-/* Out of descriptors: without an answer the client would wait, and the loop spin. */
-static void refuse_one(struct kvb_server *srv)
-{
-	int fd;
-
-	close(srv->reserve_fd);
-	fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0)
-		refuse(srv, fd);
-	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-static void accept_all(struct kvb_server *srv)
-{
-	for (int i = 0; i < 64; i++) {
-		int fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0) {
-			if ((errno == EMFILE || errno == ENFILE) && srv->reserve_fd >= 0) {
-				refuse_one(srv);
-				continue;
-			}
-			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				kvb_log(KVB_LOG_WARN, "accept: %s", strerror(errno));
-			return;
-		}
-		if (srv->nsessions >= srv->max_sessions)
-			refuse(srv, fd);
-		else if (!session_new(srv, fd))
-			close(fd);
-	}
-}
-
 static void receive(struct kvb_session *s)
 {
 	union {
@@ -324,9 +207,14 @@ static void receive(struct kvb_session *s)
 			      .msg_iovlen = 1,
 			      .msg_control = ctl.buf,
 			      .msg_controllen = sizeof(ctl.buf) };
-	ssize_t n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	unsigned int stuck = kvb_close_backlog(s->peer.uid);
 	int fds[16], nfds = 0;
+	ssize_t n;
 
+	/* Without room for them the kernel drops descriptors itself, and waits for nobody. */
+	if (stuck >= KVB_CLOSE_BACKLOG)
+		msg.msg_controllen = 0;
+	n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	/* Descriptors may come with an empty message, too. */
@@ -341,9 +229,13 @@ static void receive(struct kvb_session *s)
 			nfds += count;
 		}
 	}
+	if (stuck >= KVB_CLOSE_BACKLOG && msg.msg_flags & MSG_CTRUNC)
+		kvb_log_client("descriptors that cannot be closed", KVB_LOG_WARN,
+			       "session %llu (pid %d): %u descriptors that uid %u sent before are not closed yet, closing",
+			       (unsigned long long)s->id, s->peer.pid, stuck, s->peer.uid);
 	if (n <= 0 || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		for (int i = 0; i < nfds; i++)
-			kvb_session_close_fd(fds[i]);
+			kvb_close_foreign(fds[i], s->peer.uid);
 		kvb_session_close(s);
 		return;
 	}
@@ -424,7 +316,7 @@ static int patience(const struct kvb_server *srv)
 {
 	if (srv->stopping)
 		return 100;		/* the time limit */
-	if (srv->sessions || kvb_health_unsaved(srv))
+	if (srv->sessions || kvb_health_unsaved(srv) || srv->log_held)
 		return HELLO_TIMEOUT_MS / 4;
 	return -1;
 }
@@ -446,7 +338,7 @@ int kvb_server_run(struct kvb_server *srv)
 
 			if (ev[i].data.ptr == &srv->listen_fd) {
 				if (!srv->stopping)
-					accept_all(srv);
+					kvb_server_accept(srv, clock_ns());
 			} else if (ev[i].data.ptr == &srv->signal_fd) {
 				struct signalfd_siginfo si;
 
@@ -470,6 +362,7 @@ int kvb_server_run(struct kvb_server *srv)
 		drop_silent(srv, now);
 		kvb_health_tick(srv, now);
 		kvb_hits_tick(srv, now);
+		srv->log_held = kvb_log_limits_run();
 		bury(srv);
 		if (now > give_up) {
 			kvb_log(KVB_LOG_WARN, "stopping with commands in flight after %llu s",

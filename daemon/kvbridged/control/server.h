@@ -37,6 +37,7 @@ struct kvb_server {
 	unsigned int qps_on[KVB_MAX_REACTORS];
 	struct kvb_totals gone;		/* of queue pairs that are no more */
 	uint64_t silent_check;		/* when silent connections were last looked for */
+	bool log_held;			/* lines were left out that nobody has been told of */
 	bool stopping;
 };
 
@@ -55,6 +56,8 @@ struct kvb_ns *kvb_server_ns_named(const struct kvb_server *srv, const char *nam
 /* Of all queue pairs, ever. */
 void kvb_server_totals(const struct kvb_server *srv, struct kvb_totals *t);
 
+/* Report what comes on @fd, with @ptr. 0 or -1 and errno. */
+int kvb_server_watch(struct kvb_server *srv, int fd, void *ptr);
 /* Wait for replies again, or not, from a session. */
 void kvb_server_listen_to(struct kvb_session *s, bool on);
 /*
@@ -62,5 +65,12 @@ void kvb_server_listen_to(struct kvb_session *s, bool on);
  * lives, which may be elsewhere, too.
  */
 void kvb_server_unwatch(struct kvb_session *s);
+
+/* ---- accept.c ---- */
+
+/* How many sessions the daemon can have; sets a descriptor aside for refusals. */
+void kvb_server_limit_sessions(struct kvb_server *srv);
+/* Take in, or refuse, who has connected. */
+void kvb_server_accept(struct kvb_server *srv, uint64_t now_ns);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "config/namespace.h"
 #include "config/settings.h"
+#include "control/closer.h"
 #include "control/server.h"
 
 /* ---- Answers ---- */
@@ -197,7 +198,7 @@ static void resume_hello(struct kvb_session *s)
 	s->waiting_for_twin = false;
 	do_hello(s, &m, fd);
 	if (fd >= 0)
-		kvb_session_close_fd(fd);
+		kvb_close_foreign(fd, s->peer.uid);
 }
 
 /* ---- Namespaces ---- */
@@ -375,8 +376,9 @@ void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, in
 	const struct gkv_msg_id *id = msg;
 
 	if (!head_ok(s, msg, size, nfds)) {
-		kvb_log(KVB_LOG_WARN, "session %llu (pid %d): not a control message, closing",
-			(unsigned long long)s->id, s->peer.pid);
+		kvb_log_client("broken messages", KVB_LOG_WARN,
+			       "session %llu (pid %d): not a control message, closing",
+			       (unsigned long long)s->id, s->peer.pid);
 		kvb_session_close(s);
 		goto out;
 	}
@@ -418,19 +420,10 @@ void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, in
 	}
 out:
 	for (int i = 0; i < nfds; i++)
-		kvb_session_close_fd(fds[i]);
+		kvb_close_foreign(fds[i], s->peer.uid);
 }
 
 /* ---- The end ---- */
-
-void kvb_session_close_fd(int fd)
-{
-	static const struct linger no;
-
-	/* The last reference to a socket that lingers would block us. Others: no effect. */
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no, sizeof(no));
-	close(fd);
-}
 
 void kvb_session_close(struct kvb_session *s)
 {
@@ -490,7 +483,7 @@ void kvb_session_try_free(struct kvb_session *s)
 void kvb_session_free(struct kvb_session *s)
 {
 	if (s->hello_fd >= 0)
-		kvb_session_close_fd(s->hello_fd);
+		kvb_close_foreign(s->hello_fd, s->peer.uid);
 	free((void *)s->open);
 	free(s->open_mem);
 	free(s->report);

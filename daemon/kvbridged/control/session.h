@@ -122,8 +122,6 @@ void kvb_session_close(struct kvb_session *s);
  */
 void kvb_session_try_free(struct kvb_session *s);
 void kvb_session_free(struct kvb_session *s);
-/* Close a descriptor a client sent. */
-void kvb_session_close_fd(int fd);
 
 /* ---- regions.c ---- */
 int kvb_session_init_regions(struct kvb_session *s);

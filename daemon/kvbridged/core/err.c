@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic int log_level = KVB_LOG_INFO;
@@ -36,7 +37,7 @@ static bool journal_reads_stderr(void)
 	       st.st_dev == dev && st.st_ino == ino;
 }
 
-void kvb_log(enum kvb_log_level level, const char *fmt, ...)
+static void log_line(enum kvb_log_level level, const char *fmt, va_list ap)
 {
 	static const char *const names[] = { "error: ", "warning: ", "", "debug: " };
 	static const char prio[] = { '3', '4', '6', '7' };
@@ -44,7 +45,6 @@ void kvb_log(enum kvb_log_level level, const char *fmt, ...)
 	static _Atomic int journal;
 	char line[1024];
 	size_t len;
-	va_list ap;
 	int n;
 
 	if ((int)level > atomic_load_explicit(&log_level, memory_order_relaxed))
@@ -59,9 +59,7 @@ void kvb_log(enum kvb_log_level level, const char *fmt, ...)
 	else
 		n = snprintf(line, sizeof(line), "kvbridged: %s", names[level]);
 	len = (size_t)n;
-	va_start(ap, fmt);
 	n = vsnprintf(line + len, sizeof(line) - len - 1, fmt, ap);
-	va_end(ap);
 	if (n < 0)
 		return;
 	len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
@@ -69,6 +67,76 @@ void kvb_log(enum kvb_log_level level, const char *fmt, ...)
 	/* One write a line, so that the lines of several threads do not mix. */
 	while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
 		;
+}
+
+void kvb_log(enum kvb_log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	log_line(level, fmt, ap);
+	va_end(ap);
+}
+
+/* ---- Lines that clients provoke ---- */
+
+static struct kvb_log_limit *_Atomic limits;
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Begin a new window if this one is over: one thread does. */
+static void renew(struct kvb_log_limit *lim, uint64_t now)
+{
+	uint64_t since = atomic_load(&lim->since);
+	uint32_t n;
+
+	/* Another thread's clock may have been read later than this one's. */
+	if ((int64_t)(now - since) < (int64_t)lim->window_ns ||
+	    !atomic_compare_exchange_strong(&lim->since, &since, now))
+		return;
+	n = atomic_exchange(&lim->count, 0);
+	if (n > lim->lines)
+		kvb_log(KVB_LOG_WARN, "%u more lines about %s in the last %llu s were left out",
+			n - lim->lines, lim->what, (unsigned long long)(now - since) / 1000000000u);
+}
+
+void kvb_log_limited(struct kvb_log_limit *lim, enum kvb_log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	if ((int)level > atomic_load_explicit(&log_level, memory_order_relaxed))
+		return;
+	if (!atomic_exchange(&lim->known, true)) {
+		lim->next = atomic_load(&limits);
+		while (!atomic_compare_exchange_weak(&limits, &lim->next, lim))
+			;
+	}
+	renew(lim, clock_ns());
+	if (atomic_fetch_add(&lim->count, 1) >= lim->lines)
+		return;
+	va_start(ap, fmt);
+	log_line(level, fmt, ap);
+	va_end(ap);
+}
+
+bool kvb_log_limits_run(void)
+{
+	uint64_t now = clock_ns();
+	bool left = false;
+
+	for (struct kvb_log_limit *lim = atomic_load(&limits); lim; lim = lim->next) {
+		if (atomic_load(&lim->count) <= lim->lines)
+			continue;
+		renew(lim, now);
+		left |= atomic_load(&lim->count) > lim->lines;
+	}
+	return left;
 }
 
 void kvb_log_set_level(enum kvb_log_level level)

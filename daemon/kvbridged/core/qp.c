@@ -52,7 +52,8 @@ static void qp_error(struct kvb_qp *qp, enum kvb_qp_error reason)
 	qp->state = KVB_QP_ERROR;
 	set_stalled(qp, false);
 	qp->error_reason = reason;
-	kvb_log(KVB_LOG_WARN, "queue pair %u stopped: %s", qp->qid, kvb_qp_error_name(reason));
+	kvb_log_client("stopped queue pairs", KVB_LOG_WARN, "queue pair %u stopped: %s", qp->qid,
+		       kvb_qp_error_name(reason));
 }
 
 static bool qp_dead(const struct kvb_qp *qp)
