@@ -137,6 +137,14 @@ class Load:
         """Waits for @count more completions."""
         self.ask(f"progress {count} {seconds}", seconds + 5)
 
+    def recover(self, seconds=60):
+        """Waits until commands have outcomes again."""
+        def certain():
+            before = self.unknown()
+            self.progress(30, seconds)
+            return self.unknown() == before
+        gkvtest.wait_for(certain, seconds, "commands with an outcome")
+
     def judge(self, what, seconds=200):
         """Ends the load: exactly one completion each, no error, all views agree, linearizable."""
         unknown = self.unknown()

@@ -30,7 +30,7 @@ def under_load(ceph, fault, what, load=None, deadline="3s"):
         with rig.Load(kvb, **(load or SMALL)) as running:
             running.progress(100)
             fault(running, kvb)
-            running.progress(100, 60)
+            running.recover()
             running.judge(what)
         usable(kvb, ceph)
 

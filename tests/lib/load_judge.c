@@ -175,6 +175,9 @@ static size_t read_all(struct load *l, struct lin_op *ops)
 		} else if (code(c.status) == code(GKV_SC_KEY_NOT_FOUND)) {
 			op->outcome = LIN_NO_KEY;
 		} else {
+			/* It says nothing: neither does the history for it. */
+			op->outcome = LIN_UNKNOWN;
+			op->ret = LIN_NEVER;
 			load_fail(l, "key %u: %s", i, gkv_status_name(c.status));
 		}
 		if (e.status != c.status)
