@@ -358,9 +358,9 @@ deps:
 	@scripts/deps.sh build test bench ceph
 
 demo:
-	@scripts/deps.sh build
+	@scripts/deps.sh build $(if $(filter rados,$(STORE)),ceph)
 	+@$(MAKE) --no-print-directory $(JOBS) all
-	@GKV_BUILD=$(BUILD) scripts/demo.sh
+	@GKV_BUILD=$(BUILD) STORE=$(STORE) scripts/demo.sh
 
 bench:
 	@scripts/deps.sh build bench
@@ -404,6 +404,7 @@ gkv $(VERSION)
   make                    build everything into $(BUILD)/, install nothing
   make install            install under DESTDIR and PREFIX (now $(PREFIX))
   make demo               replay a real KV-cache trace through the local store, verify every byte
+    make demo STORE=rados   the same through a throwaway Ceph cluster
   make check              all tests: the suites below, one total at the end
     make check-unit         unit tests, headers in C90, C11 and C++17, licences
     make check-integration  daemon, clients, crashes, power loss

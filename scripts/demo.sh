@@ -1,15 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# make demo: a kvbridged on the local store in a temporary directory, and a second process that
-# replays a slice of a production trace against it through shared-memory queues, verifying every
-# byte it gets back. Exits 0 only if all of them matched and the daemon stopped cleanly.
+# make demo: a kvbridged in a temporary directory, and a second process that replays a slice of a
+# production trace against it through shared-memory queues, verifying every byte it gets back.
+# Exits 0 only if all of them matched and the daemon stopped cleanly.
 #
+# STORE: local (default), or rados: on a throwaway Ceph cluster, whose objects are then shown and
+# compared with the command line tool of Ceph.
 # GKV_BUILD: where the programs are (build). TMPDIR: where the store goes, if it is on a disk.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 build=${GKV_BUILD:-build}
+store=${STORE:-local}
 trace=tests/data/conversation-slice.jsonl
 # One rank of Llama-3-8B on 8 tensor-parallel x 16 pipeline-parallel GPUs: real arithmetic, and
 # values of 512 KiB, so that 300 requests need 3.2 GiB.
@@ -41,17 +44,96 @@ pick_dir()
 	die "needs a writable directory on a disk with $((store_mib + 600)) MiB free: set TMPDIR"
 }
 
-for program in kvbridged gkv-bench; do
+case $store in
+local)
+	where="the local store (io_uring, direct I/O)"
+	;;
+rados)
+	where="a pool of a throwaway Ceph cluster (one OSD, BlueStore)"
+	command -v rados >/dev/null || die "Ceph is missing: run scripts/deps.sh ceph"
+	;;
+*)
+	die "STORE is $store: local or rados"
+	;;
+esac
+for program in kvbridged gkvctl gkv-bench; do
 	[ -x "$build/$program" ] || die "$build/$program is missing: run make"
 done
 dir=$(pick_dir)
+ceph=$dir/ceph/ceph.conf
 daemon=
+
+# The throwaway cluster of the tests, as a command.
+cluster()
+{
+	python3 tests/ceph/cluster.py "$@"
+}
+
+# Objects as Ceph's own tool sees them.
+rados_()
+{
+	rados -c "$ceph" -p kv -N demo "$@"
+}
+
+store_config()
+{
+	case $store in
+	local)	printf '%s\n' "local.path = $dir/store" "local.size = ${store_mib}M" ;;
+	rados)	printf '%s\n' "rados.conf = $ceph" "rados.pool = kv" "rados.namespace = demo" ;;
+	esac
+}
+
+# What the store stands on can do without gkv: to floor.json.
+measure_floor()
+{
+	local common=(--time 400ms -o json)
+
+	case $store in
+	local)
+		dd if=/dev/urandom of="$dir/floor" bs=1M count=256 status=none
+		"$build/gkv-bench" floor ring memcpy fio --file "$dir/floor" --write \
+			--sizes "$value" --qds 32 "${common[@]}" >"$dir/floor.json"
+		rm -f "$dir/floor"
+		;;
+	rados)
+		"$build/gkv-bench" floor ring memcpy "${common[@]}" >"$dir/floor.json"
+		"$build/gkv-bench" floor rados --conf "$ceph" --pool kv --namespace floor \
+			--mode write,read --fill --sizes "$value" --depth 32 "${common[@]}" \
+			>"$dir/floor-rados.json"
+		;;
+	esac
+}
+
+# What `rados` lists is what gkvctl lists, and some of it has the same bytes.
+compare_objects()
+{
+	local name
+
+	rados_ ls | sort >"$dir/objects"
+	"$build/gkvctl" -o json list --key-format hex | grep -o '"hex": *"[0-9a-f]*"' |
+		cut -d '"' -f 4 | sort >"$dir/keys"
+	cmp -s "$dir/objects" "$dir/keys" ||
+		die "\`rados ls\` and gkvctl list differ"
+	echo
+	echo "4. The values as objects: rados -p kv -N demo ..."
+	echo "   $(wc -l <"$dir/objects") objects, the same names as the daemon's keys; some of them:"
+	# Not head: sed reads to the end, so that nobody writes into a closed pipe.
+	for name in $(sed -n '1p;100p;1000p;5000p' "$dir/objects"); do
+		rados_ get "$name" "$dir/object"
+		"$build/gkvctl" get --key-format hex "$name" "$dir/value" >/dev/null
+		cmp -s "$dir/object" "$dir/value" || die "object $name has other bytes"
+		echo "   $(rados_ stat "$name")"
+	done
+	echo "   each compared with what gkvctl retrieves: the same bytes"
+}
+
 finish()
 {
 	if [ -n "$daemon" ]; then
 		kill -9 "$daemon" 2>/dev/null || true
 		wait "$daemon" 2>/dev/null || true
 	fi
+	[ ! -e "$dir/ceph" ] || cluster wipe "$dir/ceph"
 	rm -rf "$dir"
 }
 trap finish EXIT
@@ -65,21 +147,22 @@ cat >"$dir/kvbridged.conf" <<-END
 
 	[namespace demo]
 	nsid = 1
-	stack = local
-	local.path = $dir/store
-	local.size = ${store_mib}M
+	stack = $store
+	deadline = 60s
+	$(store_config)
 END
 export GKV_SOCKET=$dir/kvbridged.sock
 
 echo "gkv demo: 300 requests of a production trace through kvbridged, every byte verified"
 echo
-echo "1. The machine's own floor, for comparison"
-dd if=/dev/urandom of="$dir/floor" bs=1M count=256 status=none
-"$build/gkv-bench" floor ring memcpy fio --file "$dir/floor" --write --sizes "$value" --qds 32 \
-	--time 400ms -o json >"$dir/floor.json" || die "the floor could not be measured"
-rm -f "$dir/floor"
+if [ "$store" = rados ]; then
+	echo "0. A Ceph cluster on loopback, thrown away afterwards ($dir/ceph)"
+	cluster start "$dir/ceph" >/dev/null || die "the cluster did not start"
+fi
+echo "1. The floor, for comparison"
+measure_floor || die "the floor could not be measured"
 
-echo "2. kvbridged on the local store ($dir/store, io_uring, direct I/O)"
+echo "2. kvbridged on $where"
 "$build/kvbridged" -c "$dir/kvbridged.conf" >"$dir/log" 2>&1 &
 daemon=$!
 for _ in $(seq 300); do
@@ -93,6 +176,7 @@ echo "3. A second process replays $trace"
 status=0
 "$build/gkv-bench" trace "$trace" "${layout[@]}" --qd 32 -o json >"$dir/trace.json" || status=$?
 
+[ "$store" != rados ] || [ "$status" -ne 0 ] || compare_objects
 kill -TERM "$daemon" 2>/dev/null || true
 stopped=0
 wait "$daemon" || stopped=$?
@@ -132,9 +216,11 @@ flatten()
 
 echo
 {
-	flatten "$dir/floor.json"
+	for json in "$dir"/floor*.json; do
+		flatten "$json"
+	done
 	flatten "$dir/trace.json"
-} | awk -F '\t' '
+} | awk -F '\t' -v store="$store" '
 { v[$1] = $2 }
 function time(ns) {
 	if (ns == "") return "-"
@@ -156,20 +242,21 @@ END {
 	printf "moved       %.2f GB: %.2f GB stored, %.2f GB retrieved and verified; %.2f GB/s\n",
 		moved / 1e9, v["stored_bytes"] / 1e9, v["retrieved_bytes"] / 1e9,
 		moved / 1e9 / v["seconds"]
+	tool = store == "rados" ? "rados" : "fio"
 	for (k in v) {
-		if (k ~ /fio write.*bytes_per_s$/) w = v[k]
-		if (k ~ /fio read.*bytes_per_s$/) r = v[k]
+		if (k ~ tool " write.*bytes_per_s$") w = v[k]
+		if (k ~ tool " read.*bytes_per_s$") r = v[k]
 	}
+	what = store == "rados" ? "librados without gkv" : "fio on the same disk"
 	if (w != "")
-		printf "floor       fio on the same disk: write %.2f GB/s, read %.2f GB/s\n",
-			w / 1e9, r / 1e9
+		printf "floor       %s: write %.2f GB/s, read %.2f GB/s\n", what, w / 1e9, r / 1e9
 	else
 		print "floor       fio is not installed: no disk floor (Debian package fio)"
 	printf "\n%-22s %10s %10s   %10s %10s   floor\n", "latency", "p50", "p99", "floor p50",
 		"floor p99"
-	row("exist, batches", "exist", "bare ring, QD 1")
-	row("retrieve 512 KiB, QD 32", "retrieve", w == "" ? "" : "fio read 512 KiB, QD 32")
-	row("store 512 KiB, QD 32", "store", w == "" ? "" : "fio write 512 KiB, QD 32")
+	row("exist, batches", "exist", store == "rados" ? "" : "bare ring, QD 1")
+	row("retrieve 512 KiB, QD 32", "retrieve", w == "" ? "" : tool " read 512 KiB, QD 32")
+	row("store 512 KiB, QD 32", "store", w == "" ? "" : tool " write 512 KiB, QD 32")
 	printf "\nmismatches %d, errors %d\n", v["mismatches"], v["errors"]
 }'
 [ "$status" -eq 0 ] || die "the replay failed with status $status"
