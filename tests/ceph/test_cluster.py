@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import gkvtest  # pylint: disable=wrong-import-position
-from cluster import Cluster, ClusterError  # pylint: disable=wrong-import-position
+from cluster import Cluster, ClusterError, Release  # pylint: disable=wrong-import-position
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VALUE = bytes(range(256)) * 1000 + b"end"
@@ -166,6 +166,42 @@ def a_manager_counts_objects_and_enforces_quotas():
         gkvtest.wait_for(
             lambda: any("full" in pool["flags_names"] for pool in ceph.mon("osd dump")["pools"]),
             60, "the pool is full by its quota")
+
+
+@gkvtest.test
+def the_other_Ceph_release_does_all_that_too():
+    root = os.environ.get("GKV_CEPH_ROOT")
+    gkvtest.check(root, "GKV_CEPH_ROOT does not name a chroot (scripts/ceph-chroot.sh)")
+    with Cluster(root=root, osds=2, size=2, cephx=True) as ceph:
+        here, there = (release.run("ceph-osd", "--version").stdout.decode().split()[2]
+                       for release in (Release("/"), ceph.release))
+        print(f"# Ceph {here} here, {there} there")
+        gkvtest.check(here.split(".")[0] != there.split(".")[0], "the same release")
+        in_and_out(ceph)
+        ceph.user("tenant", mon="allow r", osd="allow rwx pool=kv namespace=tenant")
+        must_fail(ceph.rados, "ls", pool="kv", ns="other", name="tenant")
+        ceph.kill("osd.0", tell=False)
+        ceph.wait_down(0)
+        ceph.launch("osd.0")
+        ceph.wait_clean()
+        ceph.pause("osd.1")
+        ceph.wait_down(1)
+        in_and_out(ceph, name="01")
+        ceph.cont("osd.1")
+        ceph.wait_up(1)
+        ceph.wait_clean()
+        ceph.full()
+        must_fail(ceph.rados, "create", "02", pool="kv", seconds=1)
+        ceph.full(False)
+        ceph.blocklist_add("127.0.0.1:0/4711")
+        gkvtest.equal(ceph.blocklist(), ["127.0.0.1:0/4711"], "blocklist")
+        gkvtest.equal(len(ceph.clients()), 1, "clients")
+        ceph.stop()
+        ceph.start()
+        gkvtest.check(ceph.get("kv", "01", ns="tenant") == VALUE, "the object changed")
+    gkvtest.check(not os.path.exists(root + ceph.dir), "the mount point is left")
+    with Cluster(root=root, store="memstore") as ceph:
+        in_and_out(ceph)
 
 
 @gkvtest.test

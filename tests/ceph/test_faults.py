@@ -19,7 +19,9 @@ LARGE = {"threads": 1, "qps": 2, "busy": 2, "keys": 6, "value_max": 5 << 20, "pa
 def usable(kvb, ceph, key="99"):
     """The namespace takes and gives values, as the cluster sees them."""
     value = os.urandom(1000)
-    rig.put(kvb, key, value)
+    # A cluster that has just come back may be slower than the deadline.
+    gkvtest.wait_for(lambda: rig.put(kvb, key, value, status=None).returncode == 0, 30,
+                     "a Store that succeeds")
     gkvtest.equal(rig.get(kvb, key), value, "value")
     gkvtest.equal(ceph.get("kv", key, ns="tenant"), value, "object")
 
