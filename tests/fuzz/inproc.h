@@ -32,6 +32,7 @@
 #include "control/clientmem.h"
 #include "control/server.h"
 #include "core/reactor_priv.h"
+#include "fdmsg.h"
 
 #define CHECK(c) \
 	do { \
@@ -164,36 +165,15 @@ static int inproc_connect(void)
 
 static bool inproc_send(int sock, const void *msg, size_t len, const int *fds, unsigned int nfds)
 {
-	union {
-		struct cmsghdr hdr;
-		char buf[CMSG_SPACE(32 * sizeof(int))];
-	} ctl = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)msg, .iov_len = len };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (nfds) {
-		mh.msg_control = ctl.buf;
-		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-		ctl.hdr.cmsg_level = SOL_SOCKET;
-		ctl.hdr.cmsg_type = SCM_RIGHTS;
-		ctl.hdr.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-		memcpy(CMSG_DATA(&ctl.hdr), fds, nfds * sizeof(int));
-	}
-	return sendmsg(sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+	return !fdmsg_send(sock, msg, len, fds, nfds, MSG_DONTWAIT);
 }
 
 /* A reply's bytes, or 0 when the connection is over. Checks what every reply promises. */
 static size_t inproc_recv(int sock, void *reply, size_t len)
 {
 	struct pollfd p = { .fd = sock, .events = POLLIN };
-	union {
-		struct cmsghdr hdr;
-		char buf[CMSG_SPACE(8 * sizeof(int))];
-	} ctl;
-	struct iovec iov = { .iov_base = reply, .iov_len = len };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			     .msg_controllen = sizeof(ctl.buf) };
 	struct gkv_msg_reply *r = reply;
+	int flags;
 	ssize_t n;
 
 	/* The fuzzer's timer interrupts. */
@@ -201,20 +181,10 @@ static size_t inproc_recv(int sock, void *reply, size_t len)
 		n = poll(&p, 1, INPROC_PATIENCE_MS);
 	} while (n < 0 && errno == EINTR);
 	CHECK(n == 1);
-	n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == ECONNRESET)
-		n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	n = fdmsg_recv(sock, reply, len, NULL, NULL, &flags);
 	if (n <= 0)
 		return 0;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
-		unsigned int count = (unsigned int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		int got[8];
-
-		memcpy(got, CMSG_DATA(c), count * sizeof(int));
-		for (unsigned int i = 0; i < count; i++)
-			close(got[i]);
-	}
-	CHECK((size_t)n >= sizeof(*r) && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)));
+	CHECK((size_t)n >= sizeof(*r) && !(flags & (MSG_TRUNC | MSG_CTRUNC)));
 	CHECK(le32toh(r->hdr.magic) == GKV_CTL_MAGIC && le32toh(r->hdr.size) == (uint32_t)n);
 	CHECK(le16toh(r->hdr.type) & GKV_MSG_REPLY && !r->hdr.rsvd);
 	CHECK(memchr(r->text, 0, sizeof(r->text)));

@@ -305,9 +305,20 @@ def a_daemon_that_does_not_answer_is_told_in_bounded_time():
     text = config("mem").replace("[namespace main]", "[namespace main]\ndeadline = 1s")
     with Daemon(text) as daemon:
         start = time.monotonic()
+
+        def stopped():
+            states = []
+            for task in os.listdir(f"/proc/{daemon.pid}/task"):
+                with open(f"/proc/{daemon.pid}/task/{task}/stat", encoding="ascii") as file:
+                    states.append(file.read().rpartition(")")[2].split()[0])
+            return set(states) == {"T"}
+
+        def stop():
+            os.kill(daemon.pid, signal.SIGSTOP)
+            # On a busy machine its threads go on for a moment.
+            gkvtest.wait_for(stopped, 10, "every thread stands still")
         # Without a buffer to register, the Store itself is the first to be left alone.
-        status, message = put_in_two_steps(daemon, b"",
-                                           lambda: os.kill(daemon.pid, signal.SIGSTOP))
+        status, message = put_in_two_steps(daemon, b"", stop)
         took = time.monotonic() - start
         os.kill(daemon.pid, signal.SIGCONT)
         equal(status, 1, "exit status")

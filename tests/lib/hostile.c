@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fdmsg.h"
 #include "gkv.h"
 #include "hostile.h"
 #include "suite.h"
@@ -468,62 +469,21 @@ int hostile_connect(const char *path)
 
 int hostile_send(int sock, const void *msg, size_t len, const int *fds, unsigned int nfds)
 {
-	union {
-		struct cmsghdr hdr;
-		char buf[CMSG_SPACE(64 * sizeof(int))];
-	} ctl = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)msg, .iov_len = len };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (nfds) {
-		mh.msg_control = ctl.buf;
-		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-		ctl.hdr.cmsg_level = SOL_SOCKET;
-		ctl.hdr.cmsg_type = SCM_RIGHTS;
-		ctl.hdr.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-		memcpy(CMSG_DATA(&ctl.hdr), fds, nfds * sizeof(int));
-	}
-	return sendmsg(sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return fdmsg_send(sock, msg, len, fds, nfds, MSG_DONTWAIT);
 }
 
 int hostile_recv(int sock, void *reply, size_t len, unsigned int ms, int *fds, unsigned int *nfds)
 {
-	union {
-		struct cmsghdr hdr;
-		char buf[CMSG_SPACE(16 * sizeof(int))];
-	} ctl;
-	struct iovec iov = { .iov_base = reply, .iov_len = len };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			     .msg_controllen = sizeof(ctl.buf) };
 	struct pollfd p = { .fd = sock, .events = POLLIN };
-	unsigned int room = nfds ? *nfds : 0;
 	ssize_t n;
 
-	if (nfds)
-		*nfds = 0;
-	if (poll(&p, 1, (int)(ms * rig_slowdown())) <= 0)
+	if (poll(&p, 1, (int)(ms * rig_slowdown())) <= 0) {
+		if (nfds)
+			*nfds = 0;
 		return -ETIMEDOUT;
-	n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
-	/* A reset is reported before the reply that came ahead of it. */
-	if (n < 0 && errno == ECONNRESET)
-		n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
-	if (n <= 0)
-		return 0;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
-		unsigned int count = (unsigned int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		int got[16];
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		memcpy(got, CMSG_DATA(c), count * sizeof(int));
-		for (unsigned int i = 0; i < count; i++) {
-			if (fds && *nfds < room)
-				fds[(*nfds)++] = got[i];
-			else
-				close(got[i]);
-		}
 	}
-	return (int)n;
+	n = fdmsg_recv(sock, reply, len, fds, nfds, NULL);
+	return n > 0 ? (int)n : 0;
 }
 
 void hostile_head(void *msg, uint16_t type, size_t size)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fdmsg.h"
 #include "rawclient.h"
 #include "rig.h"
 
@@ -41,46 +42,17 @@ int raw_memfd(size_t len, void **map)
 int raw_call(struct raw *r, void *msg, size_t len, const int *fds, unsigned int nfds, void *reply,
 	     size_t reply_len)
 {
-	union {
-		struct cmsghdr hdr;
-		char buf[CMSG_SPACE(GKV_CTL_MAX_FDS * sizeof(int))];
-	} ctl = { 0 };
-	struct iovec iov = { .iov_base = msg, .iov_len = len };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct gkv_msg_hdr *h = msg;
 	struct gkv_msg_reply *rep = reply;
-	ssize_t n;
 
 	h->magic = htole32(GKV_CTL_MAGIC);
 	h->version = htole16(GKV_CTL_VERSION);
 	h->seq = htole32(++r->seq);
-	if (nfds) {
-		mh.msg_control = ctl.buf;
-		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-		ctl.hdr.cmsg_level = SOL_SOCKET;
-		ctl.hdr.cmsg_type = SCM_RIGHTS;
-		ctl.hdr.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-		memcpy(CMSG_DATA(&ctl.hdr), fds, nfds * sizeof(int));
-	}
-	if (sendmsg(r->sock, &mh, MSG_NOSIGNAL) < 0)
+	if (fdmsg_send(r->sock, msg, len, fds, nfds, 0))
 		return -EPIPE;
 	memset(reply, 0, reply_len);
-	iov = (struct iovec){ .iov_base = reply, .iov_len = reply_len };
-	mh = (struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			      .msg_controllen = sizeof(ctl.buf) };
-	n = recvmsg(r->sock, &mh, MSG_CMSG_CLOEXEC);
-	if (n < (ssize_t)sizeof(*rep))
+	if (fdmsg_recv(r->sock, reply, reply_len, NULL, NULL, NULL) < (ssize_t)sizeof(*rep))
 		return -EPIPE;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
-		int got[GKV_CTL_MAX_FDS];
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		memcpy(got, CMSG_DATA(c), count * sizeof(int));
-		for (size_t i = 0; i < count; i++)
-			close(got[i]);
-	}
 	memcpy(r->text, rep->text, sizeof(r->text));
 	r->text[sizeof(r->text) - 1] = '\0';
 	return -(int)le32toh(rep->hdr.error);

@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "fdmsg.h"
+
 #define MUST(x) do { if (!(x)) { perror(#x); abort(); } } while (0)
 
 static uint32_t get32(const void *p)
@@ -38,13 +40,7 @@ static void put32(void *p, uint32_t v)
 static void reply(struct fake *f, const struct gkv_msg_hdr *req, void *msg, size_t len, int *fds,
 		  int n_fds)
 {
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(4 * sizeof(int))];
-	} ctl = { 0 };
 	struct gkv_msg_reply *r = msg;
-	struct iovec iov;
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	len -= f->short_reply;
 	r->hdr.magic = GKV_CTL_MAGIC;
@@ -52,23 +48,8 @@ static void reply(struct fake *f, const struct gkv_msg_hdr *req, void *msg, size
 	r->hdr.type = req->type | GKV_MSG_REPLY;
 	r->hdr.size = (uint32_t)len;
 	r->hdr.seq = req->seq;
-	iov.iov_base = msg;
-	iov.iov_len = len;
-	if (f->no_fds)
-		n_fds = 0;
-	if (n_fds) {
-		struct cmsghdr *c = (struct cmsghdr *)ctl.buf;
-
-		m.msg_control = ctl.buf;
-		m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
 	/* The client may have gone. */
-	if (sendmsg(f->conn, &m, MSG_NOSIGNAL) < 0)
-		return;
+	fdmsg_send(f->conn, msg, len, fds, f->no_fds ? 0 : (unsigned int)n_fds, 0);
 }
 
 static bool refused(struct fake *f, const struct gkv_msg_hdr *req)
@@ -381,28 +362,16 @@ static void hang_up(struct fake *f)
 static void receive(struct fake *f)
 {
 	static _Alignas(8) char buf[8192];
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(8 * sizeof(int))];
-	} ctl;
-	struct iovec iov = { buf, sizeof(buf) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			    .msg_controllen = sizeof(ctl.buf) };
-	int fds[8], n_fds = 0;
-	ssize_t n = recvmsg(f->conn, &m, MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c;
+	unsigned int n_fds = 8;
+	int fds[8];
+	ssize_t n = fdmsg_recv(f->conn, buf, sizeof(buf), fds, &n_fds, NULL);
 
 	if (n <= 0) {
 		hang_up(f);
 		return;
 	}
-	c = CMSG_FIRSTHDR(&m);
-	if (c) {
-		n_fds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(fds, CMSG_DATA(c), (size_t)n_fds * sizeof(int));
-	}
-	dispatch(f, buf, (size_t)n, fds, n_fds);
-	for (int i = 0; i < n_fds; i++)
+	dispatch(f, buf, (size_t)n, fds, (int)n_fds);
+	for (unsigned int i = 0; i < n_fds; i++)
 		close(fds[i]);
 }
 

@@ -16,65 +16,12 @@
 
 #include <cmocka.h>
 
-#include <gkv.h>
-
 #include "fakedaemon.h"
-
-#define MS 1000000ull
-
-static struct fake fake;
-static struct gkv *g;
-
-static int setup(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return gkv_connect(&g, fake.path, 0, 0);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	gkv_close(g);
-	fake_fini(&fake);
-	return 0;
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
+#include "lib_rig.h"
 
 static struct gkv_qp *queue(uint32_t flags, uint64_t timeout)
 {
-	struct gkv_qp_opts o = { .size = sizeof(o), .depth = 8, .flags = flags,
-				 .timeout_ns = timeout };
-	struct gkv_qp *qp;
-
-	if (gkv_qp_create(g, &o, &qp))
-		fail_msg("%s", gkv_error());
-	return qp;
-}
-
-static struct gkv_cmd exist(uint64_t user_data)
-{
-	struct gkv_cmd c = { .opcode = GKV_EXIST, .nsid = 2, .key_len = 1, .key = "k",
-			     .user_data = user_data };
-
-	return c;
-}
-
-static uint16_t submit(struct gkv_qp *qp, uint64_t user_data)
-{
-	struct gkv_cmd c = exist(user_data);
-	struct gkv_sqe sqe;
-
-	assert_int_equal(gkv_submit(qp, &c, 1), 1);
-	assert_true(fake_fetch(&fake, gkv_qp_id(qp), &sqe));
-	return sqe.cid;
+	return queue_of((struct gkv_qp_opts){ .depth = 8, .flags = flags, .timeout_ns = timeout });
 }
 
 static void wait_reconnects(uint64_t n)
@@ -95,14 +42,6 @@ static void stop_and_wait(void)
 	for (int i = 0; i < 5000 && gkv_connected(g); i++)
 		usleep(1000);
 	assert_int_equal(gkv_connected(g), 0);
-}
-
-static struct gkv_qp_stats stats(struct gkv_qp *qp)
-{
-	struct gkv_qp_stats s = { .size = sizeof(s) };
-
-	assert_int_equal(gkv_qp_stats(qp, &s), 0);
-	return s;
 }
 
 /* Everything is handed over as it was, the same memory under the same names (F100). */
@@ -127,7 +66,7 @@ static void test_hand_over(void **state)
 	close(fd);
 	memset(gkv_mem_addr(mem), 0x5a, 1 << 20);
 	for (int i = 0; i < 3; i++)
-		cid[i] = submit(qp, 10 + i);
+		cid[i] = submit(qp, exist(10 + i));
 	fake_post(&fake, 1, cid[0], 0, 0, 0);
 
 	memcpy(before, fake.regions, sizeof(before));
@@ -211,7 +150,7 @@ static void *waiter(void *arg)
 static void test_asleep_over_restart(void **state)
 {
 	struct gkv_qp *qp = queue(0, 0);
-	uint16_t cid = submit(qp, 77);
+	uint16_t cid = submit(qp, exist(77));
 	pthread_t t;
 	void *got;
 
@@ -238,8 +177,8 @@ static void test_timeouts_while_away(void **state)
 	fake.deadline_ns = 0;
 	assert_int_equal(gkv_ns_open(g, "main", 0, NULL), 0);
 	follows = queue(0, 0);
-	cid = submit(follows, 1);
-	submit(set, 2);
+	cid = submit(follows, exist(1));
+	submit(set, exist(2));
 	assert_int_equal(gkv_poll(follows, &c, 1), 0);
 	stop_and_wait();
 	assert_int_equal(gkv_wait(set, &c, 1, 5000 * MS), 1);
@@ -274,10 +213,10 @@ static void test_resume_refused(void **state)
 	assert_int_equal(gkv_wait(qp, c, 1, 1000 * MS), 1);
 	assert_int_equal(c[0].flags, GKV_C_TIMEDOUT);
 	assert_int_equal(gkv_mem_free(mem), -EBUSY);
-	cid = submit(qp, 1);
-	submit(qp, 2);
-	submit(qp, 3);
-	kept = submit(other, 50);
+	cid = submit(qp, exist(1));
+	submit(qp, exist(2));
+	submit(qp, exist(3));
+	kept = submit(other, exist(50));
 	/* Posted, but not yet reaped: not lost. */
 	fake_post(&fake, 1, cid, 0, 0, 0);
 	stop_and_wait();
@@ -304,7 +243,7 @@ static void test_resume_refused(void **state)
 	assert_int_equal(fake_qp(&fake, 1)->resumes, 0);
 	assert_true(fake_qp(&fake, 1)->was_zero);
 	for (int i = 0; i < 20; i++) {
-		fake_post(&fake, 1, submit(qp, i), 0, 0, 0);
+		fake_post(&fake, 1, submit(qp, exist(i)), 0, 0, 0);
 		assert_int_equal(gkv_poll(qp, c, 8), 1);
 		assert_int_equal(c[0].user_data, i);
 	}
@@ -346,7 +285,7 @@ static void test_other_stride(void **state)
 	struct gkv_comp c;
 
 	(void)state;
-	submit(qp, 1);
+	submit(qp, exist(1));
 	stop_and_wait();
 	fake.hello.dstrd = 3;
 	fake_start(&fake);
@@ -355,7 +294,7 @@ static void test_other_stride(void **state)
 	assert_int_equal(c.flags, GKV_C_LOST);
 	for (int i = 0; i < 2000 && !gkv_qp_room(qp); i++)
 		usleep(1000);
-	fake_post(&fake, 1, submit(qp, 2), 0, 0, 0);
+	fake_post(&fake, 1, submit(qp, exist(2)), 0, 0, 0);
 	assert_int_equal(gkv_poll(qp, &c, 1), 1);
 	assert_int_equal(fake_cq_head(&fake, 1), 1);
 }
@@ -378,8 +317,8 @@ static void test_other_page_size(void **state)
 	assert_int_equal(gkv_qp_create(g, &o, &sgl), 0);
 	for (int i = 0; i < 700; i++)
 		segs[i] = (struct gkv_seg){ gkv_mem_addr(mem), 1 };
-	submit(prp, 1);
-	submit(sgl, 2);
+	submit(prp, exist(1));
+	submit(sgl, exist(2));
 	stop_and_wait();
 	fake.hello.page_size = 65536;
 	fake_start(&fake);
@@ -412,7 +351,7 @@ static void test_no_reconnect(void **state)
 	qp = queue(0, 0);
 	assert_int_equal(gkv_mem_alloc(g, 4096, &mem), 0);
 	for (int i = 0; i < 5; i++)
-		submit(qp, i);
+		submit(qp, exist(i));
 	stop_and_wait();
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(gkv_wait(qp, c, 1, 1000 * MS), 1);
@@ -458,21 +397,29 @@ static void test_calls_while_away(void **state)
 	assert_int_equal(gkv_qp_destroy(qp), 0);
 }
 
+/* The number that the next descriptor would get: as many are open, by and large. */
+static int next_fd(void)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	close(fd);
+	return fd;
+}
+
 /* F99: a hundred restarts, some in the middle of the hand-over; nothing leaks or is lost. */
 static void test_many_restarts(void **state)
 {
 	struct gkv_qp *qp = queue(0, 0);
 	struct gkv_mem *mem;
 	uint64_t tag = 0;
-	int first;
+	int first, last;
 
 	(void)state;
 	assert_int_equal(gkv_mem_alloc(g, 4096, &mem), 0);
-	first = open("/dev/null", O_RDONLY);
-	close(first);
+	first = next_fd();
 	for (int i = 0; i < 100; i++) {
 		struct gkv_comp c;
-		uint16_t cid = submit(qp, tag);
+		uint16_t cid = submit(qp, exist(tag));
 
 		fake_stop(&fake);
 		if (i % 3 == 0) {
@@ -490,9 +437,10 @@ static void test_many_restarts(void **state)
 		assert_int_equal(c.flags, 0);
 	}
 	assert_in_range(gkv_reconnects(g), 100, 200);
-	/* No descriptor more than before, so the next one has the number it had then. */
-	assert_int_equal(open("/dev/null", O_RDONLY), first);
-	close(first);
+	/* No descriptor more than before; the fake daemon closes what it got a moment later. */
+	for (int k = 0; (last = next_fd()) > first && k < 5000; k++)
+		usleep(1000);
+	assert_in_range(last, 0, first);
 }
 
 /* F60, DESIGN 4: closing never waits for a daemon, gone or hanging in the hand-over. */
@@ -501,14 +449,14 @@ static void test_close_while_away(void **state)
 	uint64_t start;
 
 	(void)state;
-	submit(queue(0, 0), 1);
+	submit(queue(0, 0), exist(1));
 	stop_and_wait();
 	start = now();
 	gkv_close(g);
 	assert_true(now() - start < 1000 * MS);
 	fake_start(&fake);
 	assert_int_equal(gkv_connect(&g, fake.path, 0, 0), 0);
-	submit(queue(0, 0), 1);
+	submit(queue(0, 0), exist(1));
 	stop_and_wait();
 	fake.mute = true;
 	fake_start(&fake);

@@ -12,63 +12,14 @@
 
 #include <cmocka.h>
 
-#include <gkv.h>
-
 #include "fakedaemon.h"
+#include "lib_rig.h"
 
 #define OPTS(o, ...) struct gkv_qp_opts o = { .size = sizeof(o), __VA_ARGS__ }
 
-static struct fake fake;
-static struct gkv *g;
-
-static int setup(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return gkv_connect(&g, fake.path, 0, 0);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	gkv_close(g);
-	fake_fini(&fake);
-	return 0;
-}
-
 static struct gkv_qp *queue(uint32_t depth, uint32_t flags)
 {
-	OPTS(o, .depth = depth, .flags = flags);
-	struct gkv_qp *qp;
-
-	if (gkv_qp_create(g, &o, &qp))
-		fail_msg("%s", gkv_error());
-	return qp;
-}
-
-static struct gkv_qp_stats stats(struct gkv_qp *qp)
-{
-	struct gkv_qp_stats s = { .size = sizeof(s) };
-
-	assert_int_equal(gkv_qp_stats(qp, &s), 0);
-	return s;
-}
-
-static struct gkv_cmd exist(uint64_t user_data)
-{
-	struct gkv_cmd c = { .opcode = GKV_EXIST, .nsid = 1, .key_len = 3, .key = "key",
-			     .user_data = user_data };
-
-	return c;
-}
-
-static uint16_t submit(struct gkv_qp *qp, struct gkv_cmd c)
-{
-	struct gkv_sqe sqe;
-
-	assert_int_equal(gkv_submit(qp, &c, 1), 1);
-	assert_true(fake_fetch(&fake, gkv_qp_id(qp), &sqe));
-	return sqe.cid;
+	return queue_of((struct gkv_qp_opts){ .depth = depth, .flags = flags });
 }
 
 /* The entries are those of the reference, byte for byte but for CID and data pointer. */

@@ -12,57 +12,20 @@
 
 #include <cmocka.h>
 
-#include <gkv.h>
-
 #include "fakedaemon.h"
+#include "lib_rig.h"
 
-#define MS 1000000ull
-
-static struct fake fake;
-static struct gkv *g;
 static struct gkv_mem *mem, *other;
 
-static int setup(void **state)
+static int setup_mem(void **state)
 {
-	(void)state;
-	fake_init(&fake);
-	return gkv_connect(&g, fake.path, 0, 0) || gkv_mem_alloc(g, 65536, &mem) ||
-	       gkv_mem_alloc(g, 4096, &other);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	gkv_close(g);
-	fake_fini(&fake);
-	return 0;
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	return setup(state) || gkv_mem_alloc(g, 65536, &mem) || gkv_mem_alloc(g, 4096, &other);
 }
 
 static struct gkv_qp *queue(uint64_t timeout, uint32_t max_segs)
 {
-	struct gkv_qp_opts o = { .size = sizeof(o), .depth = 8, .timeout_ns = timeout,
-				 .max_segs = max_segs };
-	struct gkv_qp *qp;
-
-	if (gkv_qp_create(g, &o, &qp))
-		fail_msg("%s", gkv_error());
-	return qp;
-}
-
-static struct gkv_qp_stats stats(struct gkv_qp *qp)
-{
-	struct gkv_qp_stats s = { .size = sizeof(s) };
-
-	assert_int_equal(gkv_qp_stats(qp, &s), 0);
-	return s;
+	return queue_of((struct gkv_qp_opts){ .depth = 8, .timeout_ns = timeout,
+					      .max_segs = max_segs });
 }
 
 static struct gkv_cmd retrieve(uint64_t user_data, uint32_t nsid)
@@ -71,15 +34,6 @@ static struct gkv_cmd retrieve(uint64_t user_data, uint32_t nsid)
 			     .buf = gkv_mem_addr(mem), .len = 4096, .user_data = user_data };
 
 	return c;
-}
-
-static uint16_t submit(struct gkv_qp *qp, struct gkv_cmd c)
-{
-	struct gkv_sqe sqe;
-
-	assert_int_equal(gkv_submit(qp, &c, 1), 1);
-	assert_true(fake_fetch(&fake, gkv_qp_id(qp), &sqe));
-	return sqe.cid;
 }
 
 static void assert_timed_out(const struct gkv_comp *c, uint64_t user_data)
@@ -300,7 +254,7 @@ static void test_namespace_deadline(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, setup_mem, teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_timeout),
 		T(test_one_stuck),

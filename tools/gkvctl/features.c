@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <gkv/nvme_kv.h>
 
@@ -131,11 +130,6 @@ enum { OPT_RAW = OPT_CMD };
 
 static bool log_raw;
 
-static void add_int(struct json_object *obj, const char *name, uint64_t v)
-{
-	json_object_object_add(obj, name, json_object_new_uint64(v));
-}
-
 /* A 128-bit counter; as a number while it fits one, which is for a very long time. */
 static void add_u128(struct json_object *obj, const char *name, const uint8_t p[16])
 {
@@ -208,15 +202,11 @@ static struct json_object *decode_firmware(const void *data, uint32_t len)
 	(void)len;
 	add_int(o, "afi", d->afi);
 	for (unsigned int i = 0; i < 7; i++) {
-		size_t n = strnlen(d->frs[i], sizeof(d->frs[i]));
 		char name[8];
 
-		while (n && d->frs[i][n - 1] == ' ')
-			n--;
 		snprintf(name, sizeof(name), "frs%u", i + 1);
-		if (n)
-			json_object_object_add(o, name,
-					       json_object_new_string_len(d->frs[i], (int)n));
+		if (d->frs[i][0])
+			add_ascii(o, name, d->frs[i], strnlen(d->frs[i], sizeof(d->frs[i])));
 	}
 	return o;
 }
@@ -321,20 +311,15 @@ static int log_run(struct ctl *c, int argc, char **argv)
 		return ctl_usage(c, "log page \"%s\" is unknown; see gkvctl log --help", argv[0]);
 	if (!page && !log_raw)
 		return ctl_usage(c, "log page %02xh is not decoded: use --raw", (unsigned int)lid);
-	if (log_raw && isatty(STDOUT_FILENO))
-		return ctl_usage(c, "--raw writes bytes: send standard output to a file or a pipe");
 	ret = ctl_connect(c, GKV_CONNECT_CONTROL | GKV_CONNECT_NO_RECONNECT);
 	if (!ret)
 		ret = read_log(c, (uint8_t)lid, data, page ? page->bytes : sizeof(data), &len);
 	if (ret)
 		return ret;
 	if (log_raw)
-		return fwrite(data, 1, len, stdout) == len ? EX_DONE : EX_FAILED;
+		return view_raw(c, data, len);
 	doc = page->decode(data, len);
-	if (c->json)
-		view_json(doc);
-	else if (!c->quiet)
-		view_object(doc, "", false);
+	view_doc(c, doc);
 	json_object_put(doc);
 	return EX_DONE;
 }

@@ -140,6 +140,16 @@ struct view_col {
 /* Print a document as JSON on stdout, for people on a terminal and on one line otherwise. */
 void view_json(struct json_object *obj);
 
+/* As -o, -q and the terminal want it: as JSON, as text, or not at all. */
+void view_doc(const struct ctl *c, struct json_object *doc);
+
+/* Bytes on stdout, but never on a terminal: an exit code. */
+int view_raw(const struct ctl *c, const void *data, uint32_t len);
+
+/* Add a member: a number; ASCII padded with spaces, as NVMe has it. */
+void add_int(struct json_object *obj, const char *name, uint64_t v);
+void add_ascii(struct json_object *obj, const char *name, const char *p, size_t len);
+
 /* One row per object of @array; a missing field is printed as "-". */
 void view_table(struct json_object *array, const struct view_col *cols, size_t ncols,
 		const char *indent);

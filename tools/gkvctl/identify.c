@@ -5,7 +5,6 @@
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <gkv/nvme_kv.h>
 
@@ -25,11 +24,6 @@ struct structure {
 	struct json_object *(*decode)(const void *data);
 };
 
-static void add_int(struct json_object *obj, const char *name, uint64_t v)
-{
-	json_object_object_add(obj, name, json_object_new_uint64(v));
-}
-
 static void add_bytes(struct json_object *obj, const char *name, const uint8_t *p, size_t len)
 {
 	char hex[2 * 64 + 1];
@@ -39,28 +33,25 @@ static void add_bytes(struct json_object *obj, const char *name, const uint8_t *
 	json_object_object_add(obj, name, json_object_new_string(hex));
 }
 
-/* Space-padded ASCII, as NVMe has it. */
-static void add_text(struct json_object *obj, const char *name, const char *p, size_t len)
+static void add_version(struct json_object *obj, uint32_t ver)
 {
-	while (len && (p[len - 1] == ' ' || p[len - 1] == '\0'))
-		len--;
-	json_object_object_add(obj, name, json_object_new_string_len(p, (int)len));
+	char text[32];
+
+	snprintf(text, sizeof(text), "%u.%u.%u", ver >> 16, ver >> 8 & 0xff, ver & 0xff);
+	json_object_object_add(obj, "ver", json_object_new_string(text));
 }
 
 static struct json_object *decode_ctrl(const void *data)
 {
 	const struct gkv_id_ctrl *d = data;
 	struct json_object *o = json_object_new_object();
-	uint32_t ver = le32toh(d->ver);
-	char text[32];
 
 	add_int(o, "vid", le16toh(d->vid));
 	add_int(o, "ssvid", le16toh(d->ssvid));
-	add_text(o, "sn", d->sn, sizeof(d->sn));
-	add_text(o, "mn", d->mn, sizeof(d->mn));
-	add_text(o, "fr", d->fr, sizeof(d->fr));
-	snprintf(text, sizeof(text), "%u.%u.%u", ver >> 16, ver >> 8 & 0xff, ver & 0xff);
-	json_object_object_add(o, "ver", json_object_new_string(text));
+	add_ascii(o, "sn", d->sn, sizeof(d->sn));
+	add_ascii(o, "mn", d->mn, sizeof(d->mn));
+	add_ascii(o, "fr", d->fr, sizeof(d->fr));
+	add_version(o, le32toh(d->ver));
 	add_int(o, "mdts", d->mdts);
 	add_int(o, "cntlid", le16toh(d->cntlid));
 	add_int(o, "cntrltype", d->cntrltype);
@@ -77,7 +68,7 @@ static struct json_object *decode_ctrl(const void *data)
 	add_int(o, "oncs", le16toh(d->oncs));
 	add_int(o, "vwc", d->vwc);
 	add_int(o, "sgls", le32toh(d->sgls));
-	add_text(o, "subnqn", d->subnqn, strnlen(d->subnqn, sizeof(d->subnqn)));
+	add_ascii(o, "subnqn", d->subnqn, strnlen(d->subnqn, sizeof(d->subnqn)));
 	return o;
 }
 
@@ -169,11 +160,8 @@ static struct json_object *decode_kv_ctrl(const void *data)
 {
 	const __le32 *d = data;
 	struct json_object *o = json_object_new_object();
-	uint32_t ver = le32toh(d[0]);
-	char text[32];
 
-	snprintf(text, sizeof(text), "%u.%u.%u", ver >> 16, ver >> 8 & 0xff, ver & 0xff);
-	json_object_object_add(o, "ver", json_object_new_string(text));
+	add_version(o, le32toh(d[0]));
 	return o;
 }
 
@@ -215,13 +203,6 @@ static const struct structure *find_structure(const char *text, uint64_t *cns)
 	return NULL;
 }
 
-static int raw_output(struct ctl *c, const void *data, uint32_t len)
-{
-	if (isatty(STDOUT_FILENO))
-		return ctl_usage(c, "--raw writes bytes: send standard output to a file or a pipe");
-	return fwrite(data, 1, len, stdout) == len ? EX_DONE : EX_FAILED;
-}
-
 static int identify_run(struct ctl *c, int argc, char **argv)
 {
 	const char *what = argc ? argv[0] : "ctrl";
@@ -229,6 +210,7 @@ static int identify_run(struct ctl *c, int argc, char **argv)
 	const struct structure *s = find_structure(what, &cns);
 	struct gkv_admin_sqe sqe = { .opcode = GKV_ADM_IDENTIFY };
 	_Alignas(8) uint8_t data[GKV_ADMIN_DATA_SIZE];
+	struct json_object *doc;
 	struct gkv_cqe cqe;
 	uint32_t len = 0;
 	int ret;
@@ -255,16 +237,12 @@ static int identify_run(struct ctl *c, int argc, char **argv)
 	if (ret)
 		return ret;
 	if (args.raw)
-		return raw_output(c, data, len);
+		return view_raw(c, data, len);
 	if (len != GKV_ADMIN_DATA_SIZE)
 		return ctl_fail(c, "the controller returned %u bytes, not %u", len,
 				GKV_ADMIN_DATA_SIZE);
-	struct json_object *doc = s->decode(data);
-
-	if (c->json)
-		view_json(doc);
-	else if (!c->quiet)
-		view_object(doc, "", false);
+	doc = s->decode(data);
+	view_doc(c, doc);
 	json_object_put(doc);
 	return EX_DONE;
 }

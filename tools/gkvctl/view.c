@@ -22,6 +22,33 @@ void view_json(struct json_object *obj)
 	puts(json_object_to_json_string_ext(obj, flags));
 }
 
+void view_doc(const struct ctl *c, struct json_object *doc)
+{
+	if (c->json)
+		view_json(doc);
+	else if (!c->quiet)
+		view_object(doc, "", false);
+}
+
+int view_raw(const struct ctl *c, const void *data, uint32_t len)
+{
+	if (isatty(STDOUT_FILENO))
+		return ctl_usage(c, "--raw writes bytes: send standard output to a file or a pipe");
+	return fwrite(data, 1, len, stdout) == len ? EX_DONE : EX_FAILED;
+}
+
+void add_int(struct json_object *obj, const char *name, uint64_t v)
+{
+	json_object_object_add(obj, name, json_object_new_uint64(v));
+}
+
+void add_ascii(struct json_object *obj, const char *name, const char *p, size_t len)
+{
+	while (len && (p[len - 1] == ' ' || p[len - 1] == '\0'))
+		len--;
+	json_object_object_add(obj, name, json_object_new_string_len(p, (int)len));
+}
+
 void view_size(uint64_t bytes, char *buf, size_t len)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
