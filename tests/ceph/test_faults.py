@@ -119,10 +119,11 @@ def the_daemon_stops_while_the_OSD_is_paused():
             ceph.pause("osd.0")
             rig.fails_with(lambda **k: rig.put(kvb, "97", bytes(8 << 20), **k), within=6)
             begin = time.monotonic()
-            kvb.stop()
+            # What is still to be sent to it is waited for, but not for ever.
+            kvb.stop(75)
             print(f"# stopped in {time.monotonic() - begin:.1f} s")
             ceph.cont("osd.0")
-            kvb.start()
+            kvb.start(seconds=30)
             usable(kvb, ceph)
 
 
