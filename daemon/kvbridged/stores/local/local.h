@@ -586,6 +586,8 @@ void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op);
 void loc_rd_pump(struct loc_op *lop);
 /* Take the checksum over what has arrived; loc_rd_pump() when a slice has got there. */
 void loc_crc_run(struct loc_op *lop);
+/* loc_rd_pump() at the next turn, or when a slice under way is over. */
+void loc_crc_kick(struct loc_op *lop);
 void loc_bounce_run(struct loc_shard *sh);
 void loc_list_op(struct kvb_store *st, struct kvb_op *op);
 

@@ -13,6 +13,7 @@
 #define MAX_SEGS 256u	/* of one vectored request */
 /* Bytes of a request when there is nothing else to do than to take the checksum meanwhile. */
 #define CHECKED_IO (256u << 10)
+#define CHECKED_BATCH 2u	/* and how many of those in one turn */
 
 enum phase {
 	PH_READ,	/* into client memory; checksum over it */
@@ -348,7 +349,14 @@ static void rd_pump_once(struct loc_op *lop)
 	if (lop->waiting_bounce)
 		return;
 	if (lop->phase == PH_READ) {
+		unsigned int n = 0;
+
 		while (!lop->err && lop->next_off < lop->want && (io = loc_io_idle(lop))) {
+			/* The kernel would merge more, and all would arrive at once. */
+			if (lop->io_max < LOC_MAX_IO && n++ == CHECKED_BATCH) {
+				loc_crc_kick(lop);
+				break;
+			}
 			if (!rd_one(lop, io))
 				break;
 		}

@@ -65,6 +65,15 @@ static bool crc_slice(struct kvb_work *w)
 	return false;
 }
 
+void loc_crc_kick(struct loc_op *lop)
+{
+	if (lop->crc_busy)
+		return;
+	lop->crc_busy = true;
+	lop->work.run = crc_slice;
+	kvb_op_work(lop->op, &lop->work);
+}
+
 void loc_crc_run(struct loc_op *lop)
 {
 	uint32_t end;
@@ -79,7 +88,5 @@ void loc_crc_run(struct loc_op *lop)
 			crc_some(lop, end, UINT32_MAX);
 		return;
 	}
-	lop->crc_busy = true;
-	lop->work.run = crc_slice;
-	kvb_op_work(lop->op, &lop->work);
+	loc_crc_kick(lop);
 }
