@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../unit/local_media.c"
 #include "../unit/local_rig.c"
 
 #define NVALUES	12
@@ -80,7 +81,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		wait_for(&ro);
 	}
 	rig_kill();
-	drain(-1);
+	media_drain(-1);
 	rig_peek(0, 0, image, SIZE);
 	return 0;
 }
