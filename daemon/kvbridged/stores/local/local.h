@@ -186,6 +186,7 @@ struct loc_shard {
 	struct loc_link avail, full;	/* groups owned */
 	struct loc_link turn;		/* mutations whose key has come free */
 	unsigned int nstores;		/* writing */
+	uint64_t crowd_ns;		/* when one began that was not alone */
 	bool in_turn;
 	struct loc_link space;		/* Stores waiting for units */
 	struct loc_link gather;		/* Stores whose units lie in others' groups */

@@ -13,6 +13,8 @@
 
 /* A value up to here is made durable by itself. */
 #define DSYNC_MAX (128u << 10)
+/* ... unless there was company within this time: the next in a row of many is no loner. */
+#define CROWD_NS 10000000u
 
 static void mutate_start(struct loc_op *lop);
 
@@ -115,14 +117,14 @@ static bool is_sync(const struct loc_op *lop)
 
 /*
  * Is it to make its writes durable one by one? A flush, which covers everything, is better
- * as soon as there is somebody to share it with, or more than one write of data.
+ * as soon as there is, or lately was, somebody to share it with, or more than one write.
  */
 static bool wants_dsync(const struct loc_op *lop, uint32_t bytes)
 {
 	const struct loc_shard *sh = lop->sh;
 
 	return is_sync(lop) && sh->ls->vcache && !sh->nstores && loc_list_empty(&sh->waiters) &&
-	       bytes <= DSYNC_MAX && lop->nexts <= 1;
+	       kvb_now(sh->r) - sh->crowd_ns > CROWD_NS && bytes <= DSYNC_MAX && lop->nexts <= 1;
 }
 
 /* ---- Finding units ---- */
@@ -359,6 +361,8 @@ static void store_go(struct loc_op *lop)
 	lop->dsync = wants_dsync(lop, lop->want);
 	lop->writing = true;
 	lop->alone = !sh->nstores++;
+	if (!lop->alone)
+		sh->crowd_ns = kvb_now(sh->r);
 	lop->pend = 1;		/* until the headers are on their way, too */
 	store_write(lop);
 }
