@@ -26,7 +26,7 @@
 #define NOBODY	65534u
 
 struct fuse {
-	_Atomic int pid;		/* whose flushes are answered at once */
+	pid_t daemon;			/* whose flushes wait; all others are answered at once */
 	_Atomic unsigned int held;	/* flushes that wait */
 	_Atomic bool release;
 };
@@ -59,9 +59,6 @@ static int as_nobody(int (*fn)(struct rig *rig), struct rig *rig)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* Its end closes what it has inherited. */
-		if (shared)
-			shared->pid = getpid();
 		_exit(setgid(NOBODY) || setuid(NOBODY) ? 254 : fn(rig));
 	}
 	waitpid(pid, &status, 0);
@@ -180,6 +177,14 @@ static void fuse_reply(int dev, uint64_t unique, int error, const void *body, si
 		return;		/* interrupted meanwhile */
 }
 
+static bool is_thread_of(pid_t pid, uint32_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%u", (int)pid, tid);
+	return !access(path, F_OK);
+}
+
 /* One file, which is the root: opened, looked at, and never flushed until it is let go. */
 static void fuse_serve(int dev, struct fuse *shared)
 {
@@ -218,7 +223,7 @@ static void fuse_serve(int dev, struct fuse *shared)
 			fuse_reply(dev, in->unique, 0, &open_out, sizeof(open_out));
 			break;
 		case FUSE_FLUSH:
-			if (!shared->release && (int)in->pid != shared->pid &&
+			if (!shared->release && is_thread_of(shared->daemon, in->pid) &&
 			    shared->held < MAX_HELD)
 				waiting[shared->held++] = in->unique;
 			else
@@ -244,6 +249,7 @@ static bool fuse_mount(struct hostile *h, char *place, size_t len, pid_t *server
 	int dev = open("/dev/fuse", O_RDWR | O_CLOEXEC), at;
 
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared->daemon = h->rig.pid;
 	snprintf(place, len, "%s/file", h->rig.dir);
 	at = open(place, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	close(at);
@@ -263,7 +269,6 @@ static bool fuse_mount(struct hostile *h, char *place, size_t len, pid_t *server
 		_exit(0);
 	}
 	close(dev);
-	shared->pid = getpid();
 	bad_file = open(place, O_RDWR | O_CLOEXEC);
 	return bad_file >= 0;
 }
