@@ -13,6 +13,34 @@
 
 #include <gkv/queue.h>
 
+/*
+ * Around copies from and to a client's memory. Two commands that name the same memory may run on
+ * two reactors; it is the client, another process, that puts one after the other (or does not, and
+ * has what it asked for). ThreadSanitizer sees neither.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define KVB_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KVB_TSAN 1
+#endif
+#endif
+#ifdef KVB_TSAN
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+#define kvb_client_read_begin() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
+#define kvb_client_read_end() AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
+#define kvb_client_write_begin() AnnotateIgnoreWritesBegin(__FILE__, __LINE__)
+#define kvb_client_write_end() AnnotateIgnoreWritesEnd(__FILE__, __LINE__)
+#else
+#define kvb_client_read_begin() ((void)0)
+#define kvb_client_read_end() ((void)0)
+#define kvb_client_write_begin() ((void)0)
+#define kvb_client_write_end() ((void)0)
+#endif
+
 /* A doorbell: one 32-bit acquire load, so that entries written before it are seen. */
 static inline uint32_t kvb_read_doorbell(const void *db)
 {

@@ -7,6 +7,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "core/access.h"
 #include "core/crc.h"
 #include "core/dptr.h"
 #include "core/killpoint.h"
@@ -96,6 +97,7 @@ static void stage_some(struct kvb_op *op, uint64_t n)
 {
 	struct kvb_copy *c = &op->copy;
 
+	kvb_client_read_begin();
 	while (n && c->left) {
 		struct iovec *v = &op->map.v[c->seg];
 		uint64_t len = v->iov_len - c->seg_off;
@@ -112,6 +114,7 @@ static void stage_some(struct kvb_op *op, uint64_t n)
 			c->seg_off = 0;
 		}
 	}
+	kvb_client_read_end();
 }
 
 static bool stage_slice(struct kvb_work *w)
@@ -206,6 +209,7 @@ static void out_some(struct kvb_op *op, uint64_t n)
 {
 	struct kvb_copy *c = &op->copy;
 
+	kvb_client_write_begin();
 	while (n && c->left) {
 		struct iovec *v = &op->segs[c->seg];
 		uint64_t len = v->iov_len - c->seg_off;
@@ -231,6 +235,7 @@ static void out_some(struct kvb_op *op, uint64_t n)
 			c->seg_off = 0;
 		}
 	}
+	kvb_client_write_end();
 }
 
 static bool out_slice(struct kvb_work *w)
