@@ -101,6 +101,7 @@ static bool super_parse(void *block, uint64_t size, struct loc_super *sb, bool *
 	       sb->size <= size && sb->size < 1ull << 56 && !(sb->size % LOC_BLK) && sb->units &&
 	       sb->units < sb->size / sb->unit && sb->table_off == 3 * LOC_BLK &&
 	       !(sb->data_off % LOC_BLK) && sb->data_off < sb->size &&
+	       sb->data_off >= sb->table_off &&
 	       sb->data_off - sb->table_off >= sb->units * sizeof(struct loc_slot) &&
 	       sb->data_off + sb->units * sb->unit + LOC_BLK <= sb->size;
 }
