@@ -47,7 +47,7 @@ void kvb_bufs_init(struct kvb_bufs *b, size_t budget)
 		b->flows[i].tail = &b->flows[i].head;
 }
 
-static void unmap(void *buf)
+void kvb_buf_unmap(void *buf)
 {
 	struct buf_hdr *h = hdr_of(buf);
 
@@ -61,7 +61,7 @@ static void trim(struct kvb_bufs *b)
 			struct kvb_buf_free *f = b->free[c];
 
 			b->free[c] = f->next;
-			unmap(f);
+			kvb_buf_unmap(f);
 		}
 	}
 	b->cached = 0;
@@ -198,7 +198,7 @@ void kvb_bufs_free(struct kvb_bufs *b, void *buf)
 	if (!h->disowned)
 		b->out -= size;
 	if (b->out + b->cached + size > b->budget) {
-		unmap(buf);
+		kvb_buf_unmap(buf);
 	} else {
 		f->next = b->free[h->class];
 		b->free[h->class] = f;

@@ -80,6 +80,8 @@ void kvb_reactor_send(struct kvb_reactor *r, struct kvb_msg *m);
 void *kvb_buf_alloc(struct kvb_reactor *r, size_t len);
 void kvb_buf_free(struct kvb_reactor *r, void *buf);
 size_t kvb_buf_size(const void *buf);
+/* Give a buffer that an operation's data was, and whose reactor is gone, back. Any thread. */
+void kvb_buf_unmap(void *buf);
 
 struct kvb_buf_waiter {
 	void (*fn)(struct kvb_buf_waiter *w);	/* try again */

@@ -77,6 +77,7 @@ static void rados_close(struct kvb_store *st)
 		rd_lister_destroy(rs->lister);
 	if (rs->pool)
 		rd_pool_close(rs->pool);
+	rd_orphans_free(rs);
 	free(rs);
 }
 

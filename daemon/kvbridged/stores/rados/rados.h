@@ -39,6 +39,7 @@ struct rd_store {
 	uint32_t slice_min;		/* reads below this go in one piece */
 	uint32_t slice_depth;		/* large reads in flight on a reactor beyond which they do, too */
 	struct rd_shard *sh[KVB_MAX_REACTORS];
+	struct rd_req *orphans;		/* unsent when their reactor stopped */
 	_Atomic uint64_t values_bad;
 };
 
@@ -198,8 +199,10 @@ bool rd_cancel(struct kvb_store *st, struct kvb_op *op);
 void rd_gen_put(struct rd_shard *sh, struct rd_gen *g);
 void rd_shard_start(struct kvb_store *st, struct kvb_reactor *r);
 void rd_shard_stop(struct rd_shard *sh);
-/* Whether librados may still call back or read. */
-bool rd_shard_busy(const struct rd_shard *sh);
+/* After rd_shard_stop(), again and again: whether librados may still call back. */
+bool rd_shard_busy(struct rd_shard *sh);
+/* Control thread, once the connection is gone. */
+void rd_orphans_free(struct rd_store *rs);
 
 /* What a negative errno of librados is to the client; tells the pool of what concerns it. */
 uint16_t rd_status(struct rd_req *q, int rc, bool write);

@@ -429,6 +429,9 @@ void rd_req_cancel(struct rd_req *q)
 		q->charged = 0;
 	} else {
 		cancel_parts(q);
+		/* A mutation may happen all the same: whoever comes after us must fence it. */
+		if (q->write)
+			rd_pool_failed(q->sh->rs->pool, q->gen->io, -ETIMEDOUT);
 	}
 	rd_req_end(q, KVB_TIMED_OUT);
 }
@@ -484,7 +487,38 @@ void rd_shard_stop(struct rd_shard *sh)
 	}
 }
 
-bool rd_shard_busy(const struct rd_shard *sh)
+bool rd_shard_busy(struct rd_shard *sh)
 {
-	return !rd_list_empty(&sh->reqs);
+	struct rd_req *q;
+
+	for (const struct rd_link *l = sh->reqs.next; l != &sh->reqs; l = l->next) {
+		if (rd_container(l, struct rd_req, link)->npending)
+			return true;
+	}
+	/* No more calls will come. What is unsent goes with the connection, after the shard. */
+	while (!rd_list_empty(&sh->unsent)) {
+		q = rd_container(sh->unsent.next, struct rd_req, queue);
+		rd_list_remove(&q->queue);
+		rd_list_remove(&q->link);
+		q->next_free = sh->rs->orphans;
+		sh->rs->orphans = q;
+	}
+	kvb_timer_cancel(sh->r, &sh->unsent_timer);
+	while ((q = sh->free)) {
+		sh->free = q->next_free;
+		free(q);
+	}
+	return false;
+}
+
+void rd_orphans_free(struct rd_store *rs)
+{
+	struct rd_req *q;
+
+	while ((q = rs->orphans)) {
+		rs->orphans = q->next_free;
+		rsh_write_free(q->write);
+		kvb_buf_unmap(q->data);
+		free(q);
+	}
 }
