@@ -119,6 +119,7 @@ static int build_stack(struct ns_box *box, const struct kvb_conf *conf,
 	ns->bottom = &ns->layers[ns->nlayers - 1];
 	ns->sharded = ns->bottom->ops->flags & KVB_STORE_SHARDED;
 	ns->volatile_store = ns->bottom->ops->flags & KVB_STORE_VOLATILE;
+	ns->remote = ns->bottom->ops->flags & KVB_STORE_REMOTE;
 	return 0;
 }
 

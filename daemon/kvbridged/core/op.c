@@ -26,6 +26,7 @@ void kvb_deadline_add(struct kvb_op *op)
 
 	op->listed = true;
 	op->r->ndeadlines++;
+	op->r->nremote += op->ns->remote;
 	op->dl_next = NULL;
 	op->dl_prev = l->tail;
 	if (l->tail)
@@ -43,6 +44,7 @@ void kvb_deadline_del(struct kvb_op *op)
 		return;
 	op->listed = false;
 	op->r->ndeadlines--;
+	op->r->nremote -= op->ns->remote;
 	if (op->dl_prev)
 		op->dl_prev->dl_next = op->dl_next;
 	else

@@ -22,7 +22,10 @@ uint64_t kvb_hash_secret[2];
 /* Turns of the loop between two looks at the deadlines, in time. */
 #define DEADLINE_CHECK_NS 1000000
 #define NAP_MIN_NS 2000
-/* With commands in flight a reactor spins so many times longer: their I/O ends soon. */
+/*
+ * With commands in flight a reactor spins so many times longer: their I/O ends soon. Not for a
+ * store whose other threads could do with the processor.
+ */
 #define BUSY_SPIN 10
 
 static uint64_t clock_ns(void)
@@ -457,7 +460,7 @@ static void turn(struct kvb_reactor *r)
 	if (!r->idle_since)
 		r->idle_since = r->now;
 	spin = atomic_load_explicit(&kvb_live.spin_ns, memory_order_relaxed);
-	if (r->ndeadlines)
+	if (r->ndeadlines > r->nremote)
 		spin *= BUSY_SPIN;
 	if (r->now - r->idle_since < spin)
 		kvb_cpu_relax();

@@ -50,6 +50,7 @@ struct kvb_reactor {
 	unsigned int npolled;		/* queue pairs nobody wakes us for */
 	unsigned int nstalled;		/* ones whose client must first read completions */
 	unsigned int ndeadlines;	/* operations on the deadline lists */
+	unsigned int nremote;		/* of them, ones of stores with KVB_STORE_REMOTE */
 
 	struct kvb_mailbox inbox;
 	/* Work in slices: a queue for each flow, and which are not empty. */

@@ -37,6 +37,7 @@
 #define KVB_STORE_SHARDED	0x2u	/* operations run on the reactor of their key */
 #define KVB_STORE_VOLATILE	0x4u	/* contents end with the process */
 #define KVB_STORE_VERIFIES	0x8u	/* honours ns->verify on Retrieve by itself */
+#define KVB_STORE_REMOTE	0x10u	/* other threads do the work and need the processors */
 
 struct kvb_ns;
 struct kvb_store;
@@ -187,6 +188,7 @@ struct kvb_ns {
 	bool read_only;
 	bool sharded;
 	bool volatile_store;
+	bool remote;
 	_Atomic bool ednek;	/* Feature 20h */
 	_Atomic bool vwc;	/* Feature 06h: write cache enabled */
 	uint32_t run;		/* how often the store was opened; set by its open() */

@@ -247,7 +247,7 @@ static void rados_report(struct kvb_store *st, const struct kvb_report *to)
 
 const struct kvb_store_ops kvb_rados_ops = {
 	.name = "rados",
-	.flags = KVB_STORE_VERIFIES,
+	.flags = KVB_STORE_VERIFIES | KVB_STORE_REMOTE,
 	.op_size = sizeof(struct rd_op),
 	.shard_size = sizeof(struct rd_shard),
 	.open = rados_open,
