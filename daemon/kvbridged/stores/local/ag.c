@@ -95,7 +95,7 @@ static uint32_t find_run(struct loc_ag *ag, uint32_t want, bool any, uint32_t *a
 
 void loc_ag_link(struct loc_shard *sh, struct loc_ag *ag)
 {
-	loc_list_add(ag->free ? &sh->avail : &sh->full, &ag->link);
+	kvb_link_add(ag->free ? &sh->avail : &sh->full, &ag->link);
 	ag->linked = true;
 }
 
@@ -105,8 +105,8 @@ static void take(struct loc_shard *sh, struct loc_ag *ag, uint32_t idx, uint32_t
 	ag->free -= n;
 	ag->hint = idx + n;
 	if (!ag->free) {
-		loc_list_del(&ag->link);
-		loc_list_add(&sh->full, &ag->link);
+		kvb_link_del(&ag->link);
+		kvb_link_add(&sh->full, &ag->link);
 	}
 }
 
@@ -120,11 +120,11 @@ static uint32_t alloc_pass(struct loc_shard *sh, uint32_t want, bool any, uint32
 			   loc_pos *pos)
 {
 	unsigned int looked = 0;
-	struct loc_link *l;
+	struct kvb_link *l;
 	uint32_t idx, n;
 
 	for (l = sh->avail.next; l != &sh->avail && (any || looked < SCAN_MAX); l = l->next) {
-		struct loc_ag *ag = loc_container(l, struct loc_ag, link);
+		struct loc_ag *ag = kvb_container(l, struct loc_ag, link);
 
 		if (file != ANY_FILE && ag->file != file) {
 			looked++;
@@ -138,7 +138,7 @@ static uint32_t alloc_pass(struct loc_shard *sh, uint32_t want, bool any, uint32
 			continue;
 		*pos = loc_pos_make(ag->file, ag->first + idx);
 		if (ag->link.prev != &sh->avail) {
-			loc_list_del(l);
+			kvb_link_del(l);
 			l->next = sh->avail.next;	/* to the front */
 			l->prev = &sh->avail;
 			sh->avail.next->prev = l;
@@ -179,8 +179,8 @@ void loc_free_map(struct loc_shard *sh, struct loc_ag *ag, uint32_t idx, uint32_
 	ag->free += n;
 	ag->maxrun = ag->units;
 	if (was_full && ag->linked) {
-		loc_list_del(&ag->link);
-		loc_list_add(&sh->avail, &ag->link);
+		kvb_link_del(&ag->link);
+		kvb_link_add(&sh->avail, &ag->link);
 	}
 }
 
@@ -190,7 +190,7 @@ static void steal_next(struct loc_shard *sh);
 
 static void steal_reply(struct kvb_msg *m)
 {
-	struct loc_steal *s = loc_container(m, struct loc_steal, msg);
+	struct loc_steal *s = kvb_container(m, struct loc_steal, msg);
 	struct loc_shard *sh = s->from;
 
 	sh->asking = false;
@@ -199,22 +199,22 @@ static void steal_reply(struct kvb_msg *m)
 		loc_ag_link(sh, s->ag);
 		loc_gather_run(sh);
 	}
-	if (!loc_list_empty(&sh->gather) && !sh->stopping)
+	if (!kvb_link_empty(&sh->gather) && !sh->stopping)
 		steal_next(sh);
 }
 
 static void steal_asked(struct kvb_msg *m)
 {
-	struct loc_steal *s = loc_container(m, struct loc_steal, msg);
+	struct loc_steal *s = kvb_container(m, struct loc_steal, msg);
 	struct loc_store *ls = s->from->ls;
 	struct loc_shard *sh = ls->sh[s->from->victim];
 	struct loc_ag *best = NULL;
-	struct loc_link *l;
+	struct kvb_link *l;
 	unsigned int looked = 0;
 
 	/* From the far end: the front is where this shard allocates. */
 	for (l = sh->avail.prev; l != &sh->avail && looked < SCAN_MAX; l = l->prev) {
-		struct loc_ag *ag = loc_container(l, struct loc_ag, link);
+		struct loc_ag *ag = kvb_container(l, struct loc_ag, link);
 
 		looked++;
 		if (!ag->busy && (!best || ag->free > best->free))
@@ -222,7 +222,7 @@ static void steal_asked(struct kvb_msg *m)
 	}
 	s->ag = best;
 	if (best) {
-		loc_list_del(&best->link);
+		kvb_link_del(&best->link);
 		best->linked = false;
 		atomic_store_explicit(&best->owner, s->from->id, memory_order_release);
 	}
@@ -255,10 +255,10 @@ static void steal_next(struct loc_shard *sh)
 
 static void steal_again(struct kvb_timer *t)
 {
-	struct loc_shard *sh = loc_container(t, struct loc_shard, steal_timer);
+	struct loc_shard *sh = kvb_container(t, struct loc_shard, steal_timer);
 
 	loc_gather_run(sh);
-	if (!loc_list_empty(&sh->gather))
+	if (!kvb_link_empty(&sh->gather))
 		steal_next(sh);
 }
 

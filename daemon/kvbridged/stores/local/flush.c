@@ -28,9 +28,9 @@ void loc_kick(struct loc_kick *k)
 
 static void low_set(struct loc_shard *sh)
 {
-	uint64_t low = loc_list_empty(&sh->seqs)
+	uint64_t low = kvb_link_empty(&sh->seqs)
 			       ? UINT64_MAX
-			       : loc_container(sh->seqs.next, struct loc_op, seq_link)->seq;
+			       : kvb_container(sh->seqs.next, struct loc_op, seq_link)->seq;
 
 	if (sh->frozen < low)
 		low = sh->frozen;
@@ -45,10 +45,10 @@ void loc_seq_get(struct loc_shard *sh, struct loc_op *lop)
 	 * Shown before it is taken: whoever reads next_seq first and then every shard's low
 	 * cannot miss it.
 	 */
-	if (loc_list_empty(&sh->seqs) && sh->frozen == UINT64_MAX && sh->held == UINT64_MAX)
+	if (kvb_link_empty(&sh->seqs) && sh->frozen == UINT64_MAX && sh->held == UINT64_MAX)
 		atomic_store(&sh->low, atomic_load(&sh->ls->next_seq));
 	lop->seq = atomic_fetch_add(&sh->ls->next_seq, 1);
-	loc_list_add(&sh->seqs, &lop->seq_link);
+	kvb_link_add(&sh->seqs, &lop->seq_link);
 	low_set(sh);
 }
 
@@ -56,7 +56,7 @@ uint64_t loc_seq_put(struct loc_shard *sh, struct loc_op *lop)
 {
 	uint64_t held = sh->held;
 
-	loc_list_del(&lop->seq_link);
+	kvb_link_del(&lop->seq_link);
 	if (lop->seq < held)
 		sh->held = lop->seq;
 	low_set(sh);
@@ -95,8 +95,8 @@ static uint64_t complete_seq(struct loc_store *ls)
 
 static void mark_done(struct kvb_io *io, int res)
 {
-	struct loc_flusher *fl = loc_container(io, struct loc_flusher, mark_io);
-	struct loc_store *ls = loc_container(fl, struct loc_store, fl);
+	struct loc_flusher *fl = kvb_container(io, struct loc_flusher, mark_io);
+	struct loc_store *ls = kvb_container(fl, struct loc_store, fl);
 
 	ls->sh[0]->inflight--;
 	fl->mark_busy = false;
@@ -172,7 +172,7 @@ static void sync_issue(struct loc_sync *s, unsigned int i)
 
 static void sync_done(struct kvb_io *io, int res)
 {
-	struct loc_sync *s = loc_container(io, struct loc_sync, io);
+	struct loc_sync *s = kvb_container(io, struct loc_sync, io);
 	struct loc_store *ls = s->ls;
 	struct loc_flusher *fl = &ls->fl;
 
@@ -214,7 +214,7 @@ static void flush_start(struct loc_store *ls)
 
 static void flush_kicked(struct kvb_msg *m)
 {
-	struct loc_kick *k = loc_container(m, struct loc_kick, msg);
+	struct loc_kick *k = kvb_container(m, struct loc_kick, msg);
 
 	atomic_store(&k->sent, false);
 	flush_eval(k->sh->ls);
@@ -222,8 +222,8 @@ static void flush_kicked(struct kvb_msg *m)
 
 static void flush_timer(struct kvb_timer *t)
 {
-	struct loc_flusher *fl = loc_container(t, struct loc_flusher, timer);
-	struct loc_store *ls = loc_container(fl, struct loc_store, fl);
+	struct loc_flusher *fl = kvb_container(t, struct loc_flusher, timer);
+	struct loc_store *ls = kvb_container(fl, struct loc_store, fl);
 
 	fl->mark_due = true;
 	if (!fl->running && !ls->sh[0]->stopping)
@@ -256,8 +256,8 @@ static void waiters_run(struct loc_shard *sh)
 {
 	struct loc_store *ls = sh->ls;
 
-	while (!loc_list_empty(&sh->waiters)) {
-		struct loc_waiter *w = loc_container(sh->waiters.next, struct loc_waiter, link);
+	while (!kvb_link_empty(&sh->waiters)) {
+		struct loc_waiter *w = kvb_container(sh->waiters.next, struct loc_waiter, link);
 		int res = 0;
 
 		if (!loc_flush_over(ls, w->tag)) {
@@ -265,14 +265,14 @@ static void waiters_run(struct loc_shard *sh)
 				break;
 			res = -EIO;
 		}
-		loc_list_del(&w->link);
+		kvb_link_del(&w->link);
 		w->fn(sh, w, res);
 	}
 }
 
 static void flushed(struct kvb_msg *m)
 {
-	struct loc_kick *k = loc_container(m, struct loc_kick, msg);
+	struct loc_kick *k = kvb_container(m, struct loc_kick, msg);
 
 	atomic_store(&k->sent, false);
 	/* Who waits is answered before what was superseded goes. */
@@ -287,7 +287,7 @@ void loc_flush_wait(struct loc_shard *sh, struct loc_waiter *w)
 		return;
 	}
 	w->tag = loc_flush_tag(sh->ls);
-	loc_list_add(&sh->waiters, &w->link);
+	kvb_link_add(&sh->waiters, &w->link);
 	loc_flush_want(sh->ls, w->tag);
 }
 

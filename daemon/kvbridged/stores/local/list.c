@@ -6,7 +6,7 @@
 
 static bool list_slice(struct kvb_work *w)
 {
-	struct loc_op *lop = loc_container(w, struct loc_op, work);
+	struct loc_op *lop = kvb_container(w, struct loc_op, work);
 	struct loc_bt_iter it;
 	struct loc_ent *e = loc_bt_seek(&lop->sh->index, &lop->list_key, lop->list_after, &it);
 

@@ -20,12 +20,12 @@ static void shard_free(struct loc_shard *sh)
 	}
 	loc_bt_destroy(&sh->index);
 	for (int i = 0; i < 3; i++) {
-		struct loc_link *h = i == 0 ? &sh->stale : i == 1 ? &sh->cleared : &sh->tombs;
+		struct kvb_link *h = i == 0 ? &sh->stale : i == 1 ? &sh->cleared : &sh->tombs;
 
-		while (!loc_list_empty(h)) {
-			struct loc_old *o = loc_container(h->next, struct loc_old, link);
+		while (!kvb_link_empty(h)) {
+			struct loc_old *o = kvb_container(h->next, struct loc_old, link);
 
-			loc_list_del(&o->link);
+			kvb_link_del(&o->link);
 			free(o);
 		}
 	}
@@ -36,7 +36,7 @@ static void shard_free(struct loc_shard *sh)
 
 static void poked(struct kvb_msg *m)
 {
-	struct loc_kick *k = loc_container(m, struct loc_kick, msg);
+	struct loc_kick *k = kvb_container(m, struct loc_kick, msg);
 
 	atomic_store(&k->sent, false);
 	loc_space_run(k->sh);
@@ -50,19 +50,19 @@ static struct loc_shard *shard_new(struct loc_store *ls, unsigned int id)
 		return NULL;
 	sh->ls = ls;
 	sh->id = id;
-	loc_list_init(&sh->avail);
-	loc_list_init(&sh->full);
-	loc_list_init(&sh->turn);
-	loc_list_init(&sh->space);
-	loc_list_init(&sh->gather);
-	loc_list_init(&sh->seqs);
-	loc_list_init(&sh->reads);
-	loc_list_init(&sh->stale);
-	loc_list_init(&sh->tombs);
-	loc_list_init(&sh->cleared);
-	loc_list_init(&sh->ages);
-	loc_list_init(&sh->waiters);
-	loc_list_init(&sh->bounce_wait);
+	kvb_link_init(&sh->avail);
+	kvb_link_init(&sh->full);
+	kvb_link_init(&sh->turn);
+	kvb_link_init(&sh->space);
+	kvb_link_init(&sh->gather);
+	kvb_link_init(&sh->seqs);
+	kvb_link_init(&sh->reads);
+	kvb_link_init(&sh->stale);
+	kvb_link_init(&sh->tombs);
+	kvb_link_init(&sh->cleared);
+	kvb_link_init(&sh->ages);
+	kvb_link_init(&sh->waiters);
+	kvb_link_init(&sh->bounce_wait);
 	sh->frozen = UINT64_MAX;
 	sh->held = UINT64_MAX;
 	atomic_init(&sh->low, UINT64_MAX);
@@ -272,7 +272,7 @@ static void loc_exist(struct kvb_store *st, struct kvb_op *op)
 
 static void flush_answer(struct loc_shard *sh, struct loc_waiter *w, int res)
 {
-	struct loc_op *lop = loc_container(w, struct loc_op, wait);
+	struct loc_op *lop = kvb_container(w, struct loc_op, wait);
 
 	(void)sh;
 	kvb_op_complete(lop->op, res ? GKV_SC_WRITE_FAULT : GKV_SC_SUCCESS);

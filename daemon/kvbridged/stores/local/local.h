@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "core/link.h"
 #include "core/store.h"
 #include "stores/local/btree.h"
 #include "stores/local/disk.h"
@@ -30,8 +31,6 @@
 #define LOC_SPARE_BOUNCE 4u		/* of a shard's own */
 #define LOC_TBUFS	64u		/* table writes of a shard at a time */
 #define LOC_POS_UNIT	((1ull << 48) - 1)
-
-#define loc_container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 
 struct loc_store;
 struct loc_shard;
@@ -50,37 +49,6 @@ static inline unsigned int loc_pos_file(loc_pos p)
 static inline uint64_t loc_pos_unit(loc_pos p)
 {
 	return p & LOC_POS_UNIT;
-}
-
-/* ---- Doubly linked lists with a head that is no element ---- */
-
-struct loc_link {
-	struct loc_link *prev, *next;
-};
-
-static inline void loc_list_init(struct loc_link *h)
-{
-	h->prev = h->next = h;
-}
-
-static inline bool loc_list_empty(const struct loc_link *h)
-{
-	return h->next == h;
-}
-
-static inline void loc_list_add(struct loc_link *h, struct loc_link *l)	/* at the tail */
-{
-	l->prev = h->prev;
-	l->next = h;
-	h->prev->next = l;
-	h->prev = l;
-}
-
-static inline void loc_list_del(struct loc_link *l)
-{
-	l->prev->next = l->next;
-	l->next->prev = l->prev;
-	l->next = l->prev = l;
 }
 
 /* ---- Members ---- */
@@ -123,7 +91,7 @@ struct loc_ag {
 	uint32_t maxrun;	/* no free run is longer */
 	uint32_t busy;		/* header changes under way: it must stay */
 	bool linked;
-	struct loc_link link;	/* in the owner's avail or full */
+	struct kvb_link link;	/* in the owner's avail or full */
 	uint64_t *map;		/* one bit a unit, 1: used */
 	struct loc_tblk **blk;	/* NULL: all slots free */
 };
@@ -150,8 +118,8 @@ struct loc_hdr {
  * of all older slots of its key are durable.
  */
 struct loc_old {
-	struct loc_link link;
-	struct loc_link age;	/* in home's ages until its slot is known to be free */
+	struct kvb_link link;
+	struct kvb_link age;	/* in home's ages until its slot is known to be free */
 	struct loc_hdr hdr;	/* names the first unit, the home shard */
 	uint32_t units;
 	bool tomb;
@@ -163,7 +131,7 @@ struct loc_old {
 
 /* Runs @fn on its shard when flush @tag is over; res is 0 or -errno. */
 struct loc_waiter {
-	struct loc_link link;
+	struct kvb_link link;
 	uint64_t tag;
 	void (*fn)(struct loc_shard *sh, struct loc_waiter *w, int res);
 };
@@ -183,13 +151,13 @@ struct loc_shard {
 	struct loc_btree index;
 	struct loc_op *busy[LOC_KEY_BUCKETS];	/* keys with a mutation under way */
 
-	struct loc_link avail, full;	/* groups owned */
-	struct loc_link turn;		/* mutations whose key has come free */
+	struct kvb_link avail, full;	/* groups owned */
+	struct kvb_link turn;		/* mutations whose key has come free */
 	unsigned int nstores;		/* writing */
 	uint64_t crowd_ns;		/* when one began that was not alone */
 	bool in_turn;
-	struct loc_link space;		/* Stores waiting for units */
-	struct loc_link gather;		/* Stores whose units lie in others' groups */
+	struct kvb_link space;		/* Stores waiting for units */
+	struct kvb_link gather;		/* Stores whose units lie in others' groups */
 	bool in_gather;
 	uint32_t next_file;		/* member to allocate from next */
 	unsigned int victim;		/* shard to ask for a group next */
@@ -203,20 +171,20 @@ struct loc_shard {
 	struct kvb_timer steal_timer;
 
 	/* Nobody but the shard itself writes low. */
-	struct loc_link seqs;		/* mutations under way, by sequence */
+	struct kvb_link seqs;		/* mutations under way, by sequence */
 	_Atomic uint64_t low;		/* the first of them; UINT64_MAX: none */
 	uint64_t frozen;		/* a slot of unknown state: never go past it */
 	uint64_t held;		/* committed, and about to be answered */
 
-	struct loc_link reads;		/* Retrieves under way, in order */
+	struct kvb_link reads;		/* Retrieves under way, in order */
 	unsigned int nreads;
 	uint64_t rd_next;
-	struct loc_link stale;		/* struct loc_old waiting to have its slot freed */
-	struct loc_link tombs;		/* likewise, tombstones */
-	struct loc_link cleared;	/* slot free, waiting for a flush */
-	struct loc_link ages;
+	struct kvb_link stale;		/* struct loc_old waiting to have its slot freed */
+	struct kvb_link tombs;		/* likewise, tombstones */
+	struct kvb_link cleared;	/* slot free, waiting for a flush */
+	struct kvb_link ages;
 	uint64_t old_no;
-	struct loc_link waiters;
+	struct kvb_link waiters;
 	bool reclaiming, reclaim_again;
 	struct loc_kick flushed;	/* from the flusher */
 	struct loc_kick poke;		/* space has come free */
@@ -228,7 +196,7 @@ struct loc_shard {
 	void *bounce_mem;
 	void *bounce[LOC_SPARE_BOUNCE];
 	unsigned int nbounce;
-	struct loc_link bounce_wait;	/* Retrieves */
+	struct kvb_link bounce_wait;	/* Retrieves */
 
 	uint64_t inflight;		/* I/O of the shard's own: tables, flush, mark */
 	bool stopping;
@@ -351,20 +319,20 @@ struct loc_op {
 	bool alone;			/* no other Store was writing when it began */
 	bool dsync;			/* each write is durable when it is over */
 	struct loc_key key;
-	struct loc_link link;		/* space, gather, reads or bounce wait */
+	struct kvb_link link;		/* space, gather, reads or bounce wait */
 	struct loc_op *hnext;		/* busy bucket */
 	struct loc_op *qhead, **qtail;	/* mutations of the key behind this one */
 	struct loc_op *qnext;
 
 	/* Mutations. */
-	struct loc_link seq_link;
+	struct kvb_link seq_link;
 	uint64_t seq;
 	uint64_t need;			/* units not found yet */
 	struct loc_extv *extv;		/* extents so far; inline1 while there is one */
 	uint32_t nexts, cap;
 	struct loc_ext ext1;
 	struct loc_hdr hdr1, *hdrs;
-	struct loc_link olds;		/* for the version that goes */
+	struct kvb_link olds;		/* for the version that goes */
 	struct loc_waiter wait;
 	uint32_t pend;			/* requests and header changes under way */
 	int err;
@@ -381,7 +349,7 @@ struct loc_op {
 	struct loc_extv *rdv_copy;
 
 	/* Retrieve. */
-	struct loc_link rd_link;
+	struct kvb_link rd_link;
 	uint64_t rd_no;
 	uint32_t seg, seg_off;		/* where next_off lands */
 	uint32_t io_max;		/* bytes of one request */

@@ -32,8 +32,8 @@ void loc_op_init(struct kvb_store *st, struct kvb_op *op, struct loc_op *lop)
 	lop->sh = ls->sh[kvb_reactor_id(op->r)];
 	lop->key = loc_key_make(op->key, op->klen);
 	lop->qtail = &lop->qhead;
-	loc_list_init(&lop->olds);
-	loc_list_init(&lop->link);
+	kvb_link_init(&lop->olds);
+	kvb_link_init(&lop->link);
 }
 
 /* ---- One mutation of a key at a time ---- */
@@ -98,13 +98,13 @@ static void mutate_end(struct loc_op *lop, uint16_t status)
 	if (!next)
 		return;
 	/* A loop, not a recursion: any number of them may end at once. */
-	loc_list_add(&sh->turn, &next->link);
+	kvb_link_add(&sh->turn, &next->link);
 	if (sh->in_turn)
 		return;
 	sh->in_turn = true;
-	while (!loc_list_empty(&sh->turn)) {
-		next = loc_container(sh->turn.next, struct loc_op, link);
-		loc_list_del(&next->link);
+	while (!kvb_link_empty(&sh->turn)) {
+		next = kvb_container(sh->turn.next, struct loc_op, link);
+		kvb_link_del(&next->link);
 		mutate_start(next);
 	}
 	sh->in_turn = false;
@@ -123,7 +123,7 @@ static bool wants_dsync(const struct loc_op *lop, uint32_t bytes)
 {
 	const struct loc_shard *sh = lop->sh;
 
-	return is_sync(lop) && sh->ls->vcache && !sh->nstores && loc_list_empty(&sh->waiters) &&
+	return is_sync(lop) && sh->ls->vcache && !sh->nstores && kvb_link_empty(&sh->waiters) &&
 	       kvb_now(sh->r) - sh->crowd_ns > CROWD_NS && bytes <= DSYNC_MAX && lop->nexts <= 1;
 }
 
@@ -219,12 +219,12 @@ static void store_gather(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 
-	if (loc_list_empty(&sh->gather) && units_find(lop)) {
+	if (kvb_link_empty(&sh->gather) && units_find(lop)) {
 		store_found(lop);
 		return;
 	}
 	lop->state = LOC_GATHER;
-	loc_list_add(&sh->gather, &lop->link);
+	kvb_link_add(&sh->gather, &lop->link);
 	loc_steal_start(sh);
 }
 
@@ -233,12 +233,12 @@ void loc_gather_run(struct loc_shard *sh)
 	if (sh->in_gather)
 		return;
 	sh->in_gather = true;
-	while (!loc_list_empty(&sh->gather)) {
-		struct loc_op *lop = loc_container(sh->gather.next, struct loc_op, link);
+	while (!kvb_link_empty(&sh->gather)) {
+		struct loc_op *lop = kvb_container(sh->gather.next, struct loc_op, link);
 
 		if (!units_find(lop))
 			break;
-		loc_list_del(&lop->link);
+		kvb_link_del(&lop->link);
 		store_found(lop);
 	}
 	sh->in_gather = false;
@@ -270,12 +270,12 @@ void loc_space_run(struct loc_shard *sh)
 {
 	bool full;
 
-	while (!loc_list_empty(&sh->space)) {
-		struct loc_op *lop = loc_container(sh->space.next, struct loc_op, link);
+	while (!kvb_link_empty(&sh->space)) {
+		struct loc_op *lop = kvb_container(sh->space.next, struct loc_op, link);
 
 		if (!space_try(lop, &full))
 			break;
-		loc_list_del(&lop->link);
+		kvb_link_del(&lop->link);
 		atomic_fetch_sub(&sh->ls->space_waiters, 1);
 		space_over(lop, full);
 	}
@@ -290,12 +290,12 @@ static void store_space(struct loc_op *lop)
 		mutate_end(lop, GKV_SC_CAPACITY);
 		return;
 	}
-	if (loc_list_empty(&sh->space) && loc_reserve(ls, lop->need)) {
+	if (kvb_link_empty(&sh->space) && loc_reserve(ls, lop->need)) {
 		store_gather(lop);
 		return;
 	}
 	lop->state = LOC_WAIT_SPACE;
-	loc_list_add(&sh->space, &lop->link);
+	kvb_link_add(&sh->space, &lop->link);
 	atomic_fetch_add(&ls->space_waiters, 1);
 	/* What was superseded becomes free by two flushes. */
 	loc_flush_want(ls, loc_flush_tag(ls));
@@ -489,7 +489,7 @@ static void mutate_fail(struct loc_op *lop)
 
 static void flush_waited(struct loc_shard *sh, struct loc_waiter *w, int res)
 {
-	struct loc_op *lop = loc_container(w, struct loc_op, wait);
+	struct loc_op *lop = kvb_container(w, struct loc_op, wait);
 
 	(void)sh;
 	if (res) {
@@ -590,7 +590,7 @@ bool loc_cancel(struct kvb_store *st, struct kvb_op *op)
 	if (op->opcode != GKV_OP_STORE && op->opcode != GKV_OP_DELETE)
 		return false;
 	if (lop->state == LOC_WAIT_SPACE) {
-		loc_list_del(&lop->link);
+		kvb_link_del(&lop->link);
 		atomic_fetch_sub(&lop->sh->ls->space_waiters, 1);
 		mutate_end(lop, KVB_TIMED_OUT);
 		return true;

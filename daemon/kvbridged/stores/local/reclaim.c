@@ -27,17 +27,17 @@ int loc_old_prepare(struct loc_op *lop, loc_pos pos, uint32_t units)
 	o->hdr.ag = loc_ag_of(lop->sh->ls, pos);
 	o->hdr.idx = loc_pos_unit(pos) - o->hdr.ag->first;
 	o->units = units;
-	loc_list_init(&o->age);
-	loc_list_add(&lop->olds, &o->link);
+	kvb_link_init(&o->age);
+	kvb_link_add(&lop->olds, &o->link);
 	return 0;
 }
 
 void loc_old_discard(struct loc_op *lop)
 {
-	while (!loc_list_empty(&lop->olds)) {
-		struct loc_old *o = loc_container(lop->olds.next, struct loc_old, link);
+	while (!kvb_link_empty(&lop->olds)) {
+		struct loc_old *o = kvb_container(lop->olds.next, struct loc_old, link);
 
-		loc_list_del(&o->link);
+		kvb_link_del(&o->link);
 		free(o);
 	}
 }
@@ -54,7 +54,7 @@ static void give_back(struct loc_shard *sh, struct loc_old *o);
 
 static void give_back_msg(struct kvb_msg *m)
 {
-	struct loc_old *o = loc_container(m, struct loc_old, hdr.msg);
+	struct loc_old *o = kvb_container(m, struct loc_old, hdr.msg);
 
 	give_back(o->hdr.home->ls->sh[o->hdr.res], o);
 }
@@ -92,13 +92,13 @@ static void hurry(struct loc_shard *sh, uint64_t tag)
 
 static void old_freed(struct loc_shard *sh, struct loc_hdr *h, int res)
 {
-	struct loc_old *o = loc_container(h, struct loc_old, hdr);
+	struct loc_old *o = kvb_container(h, struct loc_old, hdr);
 	struct loc_op *lop = o->lop;
 
 	o->lop = NULL;
 	o->tag = loc_flush_tag(sh->ls);
 	/* A write that failed is tried again after the next flush. */
-	loc_list_add(res ? &sh->stale : &sh->cleared, &o->link);
+	kvb_link_add(res ? &sh->stale : &sh->cleared, &o->link);
 	loc_dirty(sh, 0);
 	hurry(sh, o->tag);
 	if (lop)
@@ -116,8 +116,8 @@ static void free_slot(struct loc_shard *sh, struct loc_old *o)
 
 static bool reads_over(const struct loc_shard *sh, uint64_t rd_tag)
 {
-	return loc_list_empty(&sh->reads) ||
-	       loc_container(sh->reads.next, struct loc_op, rd_link)->rd_no >= rd_tag;
+	return kvb_link_empty(&sh->reads) ||
+	       kvb_container(sh->reads.next, struct loc_op, rd_link)->rd_no >= rd_tag;
 }
 
 static bool ripe(struct loc_shard *sh, const struct loc_old *o)
@@ -127,36 +127,36 @@ static bool ripe(struct loc_shard *sh, const struct loc_old *o)
 
 static void reclaim_pass(struct loc_shard *sh)
 {
-	struct loc_link *l;
+	struct kvb_link *l;
 	struct loc_old *o;
 	bool last;
 
 	/* What fails at once comes back at the tail: not again in this pass. */
 	for (l = sh->stale.prev; l != &sh->stale;) {
-		o = loc_container(sh->stale.next, struct loc_old, link);
+		o = kvb_container(sh->stale.next, struct loc_old, link);
 		if (!ripe(sh, o))
 			break;
 		last = &o->link == l;
-		loc_list_del(&o->link);
+		kvb_link_del(&o->link);
 		free_slot(sh, o);
 		if (last)
 			break;
 	}
-	while (!loc_list_empty(&sh->cleared)) {
-		o = loc_container(sh->cleared.next, struct loc_old, link);
+	while (!kvb_link_empty(&sh->cleared)) {
+		o = kvb_container(sh->cleared.next, struct loc_old, link);
 		if (!loc_flush_over(sh->ls, o->tag))
 			break;
-		loc_list_del(&o->link);
-		loc_list_del(&o->age);
+		kvb_link_del(&o->link);
+		kvb_link_del(&o->age);
 		give_back(sh, o);
 	}
-	while (!loc_list_empty(&sh->tombs)) {
-		o = loc_container(sh->tombs.next, struct loc_old, link);
+	while (!kvb_link_empty(&sh->tombs)) {
+		o = kvb_container(sh->tombs.next, struct loc_old, link);
 		if (!ripe(sh, o) ||
-		    (!loc_list_empty(&sh->ages) &&
-		     loc_container(sh->ages.next, struct loc_old, age)->no < o->no))
+		    (!kvb_link_empty(&sh->ages) &&
+		     kvb_container(sh->ages.next, struct loc_old, age)->no < o->no))
 			break;
-		loc_list_del(&o->link);
+		kvb_link_del(&o->link);
 		give_back(sh, o);
 	}
 }
@@ -181,10 +181,10 @@ void loc_old_retire(struct loc_shard *sh, struct loc_op *lop, bool tomb)
 	uint64_t tag = loc_flush_tag(ls);
 	struct loc_old *last = NULL;
 
-	while (!loc_list_empty(&lop->olds)) {
-		struct loc_old *o = loc_container(lop->olds.next, struct loc_old, link);
+	while (!kvb_link_empty(&lop->olds)) {
+		struct loc_old *o = kvb_container(lop->olds.next, struct loc_old, link);
 
-		loc_list_del(&o->link);
+		kvb_link_del(&o->link);
 		atomic_fetch_add(&ls->old_units, o->units);
 		o->tag = tag;
 		o->rd_tag = sh->rd_next;
@@ -193,20 +193,20 @@ void loc_old_retire(struct loc_shard *sh, struct loc_op *lop, bool tomb)
 			continue;
 		}
 		o->no = ++sh->old_no;
-		loc_list_add(&sh->ages, &o->age);
-		loc_list_add(&sh->stale, &o->link);
+		kvb_link_add(&sh->ages, &o->age);
+		kvb_link_add(&sh->stale, &o->link);
 	}
 	if (last) {
 		last->tomb = true;
 		last->no = ++sh->old_no;
-		loc_list_add(&sh->tombs, &last->link);
+		kvb_link_add(&sh->tombs, &last->link);
 	}
 	hurry(sh, tag);
 }
 
 void loc_old_abort(struct loc_shard *sh, struct loc_op *lop)
 {
-	struct loc_link list;
+	struct kvb_link list;
 	struct loc_store *ls = sh->ls;
 
 	/* The version that was to be superseded stays. */
@@ -221,27 +221,27 @@ void loc_old_abort(struct loc_shard *sh, struct loc_op *lop)
 		loc_seq_freeze(sh, lop->seq);
 		lop->pend--;
 	}
-	loc_list_init(&list);
-	while (!loc_list_empty(&lop->olds)) {
-		struct loc_old *o = loc_container(lop->olds.next, struct loc_old, link);
+	kvb_link_init(&list);
+	while (!kvb_link_empty(&lop->olds)) {
+		struct loc_old *o = kvb_container(lop->olds.next, struct loc_old, link);
 
-		loc_list_del(&o->link);
-		loc_list_add(&list, &o->link);
+		kvb_link_del(&o->link);
+		kvb_link_add(&list, &o->link);
 	}
-	while (!loc_list_empty(&list)) {
-		struct loc_old *o = loc_container(list.next, struct loc_old, link);
+	while (!kvb_link_empty(&list)) {
+		struct loc_old *o = kvb_container(list.next, struct loc_old, link);
 
-		loc_list_del(&o->link);
+		kvb_link_del(&o->link);
 		atomic_fetch_add(&ls->old_units, o->units);
 		o->no = ++sh->old_no;
 		o->lop = lop;
-		loc_list_add(&sh->ages, &o->age);
+		kvb_link_add(&sh->ages, &o->age);
 		free_slot(sh, o);
 	}
 }
 
 void loc_reads_done(struct loc_shard *sh)
 {
-	if (!loc_list_empty(&sh->stale) || !loc_list_empty(&sh->tombs))
+	if (!kvb_link_empty(&sh->stale) || !kvb_link_empty(&sh->tombs))
 		loc_reclaim(sh);
 }

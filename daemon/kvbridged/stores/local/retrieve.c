@@ -29,7 +29,7 @@ static void rd_end(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 
-	loc_list_del(&lop->rd_link);
+	kvb_link_del(&lop->rd_link);
 	sh->nreads--;
 	free(lop->rdv_copy);
 	kvb_op_complete(lop->op, lop->status);
@@ -64,10 +64,10 @@ static void bounce_put(struct loc_shard *sh, void *buf)
 
 void loc_bounce_run(struct loc_shard *sh)
 {
-	if (!loc_list_empty(&sh->bounce_wait) && sh->nbounce) {
-		struct loc_op *lop = loc_container(sh->bounce_wait.next, struct loc_op, link);
+	if (!kvb_link_empty(&sh->bounce_wait) && sh->nbounce) {
+		struct loc_op *lop = kvb_container(sh->bounce_wait.next, struct loc_op, link);
 
-		loc_list_del(&lop->link);
+		kvb_link_del(&lop->link);
 		lop->waiting_bounce = false;
 		loc_rd_pump(lop);
 	}
@@ -146,7 +146,7 @@ static bool rd_bounce(struct loc_op *lop, struct loc_io *io, uint64_t off, uint3
 
 	if (!buf) {
 		lop->waiting_bounce = true;
-		loc_list_add(&sh->bounce_wait, &lop->link);
+		kvb_link_add(&sh->bounce_wait, &lop->link);
 		return false;
 	}
 	io->buf = buf;
@@ -262,7 +262,7 @@ static void rd_bounced(struct loc_op *lop, struct loc_io *io)
 
 static void rd_done(struct kvb_io *kio, int res)
 {
-	struct loc_io *io = loc_container(kio, struct loc_io, io);
+	struct loc_io *io = kvb_container(kio, struct loc_io, io);
 	struct loc_op *lop = io->lop;
 
 	if (!loc_io_over(io, &res, false))
@@ -494,7 +494,7 @@ void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op)
 		lop->rd1 = (struct loc_ext){ .pos = e->pos, .units = loc_units(sh->ls, e->vlen) };
 	}
 	lop->rd_no = sh->rd_next++;
-	loc_list_add(&sh->reads, &lop->rd_link);
+	kvb_link_add(&sh->reads, &lop->rd_link);
 	sh->nreads++;
 	/* The device is kept busy either way; alone, its checksum would be time lost. */
 	lop->io_max = op->ns->verify && sh->nreads == 1 ? CHECKED_IO : LOC_MAX_IO;

@@ -164,7 +164,7 @@ static void table_start(struct loc_twrite *w)
 
 static void hdr_home(struct kvb_msg *m)
 {
-	struct loc_hdr *h = loc_container(m, struct loc_hdr, msg);
+	struct loc_hdr *h = kvb_container(m, struct loc_hdr, msg);
 
 	h->done(h->home, h, h->res);
 }
@@ -184,7 +184,7 @@ static void hdr_over(struct loc_shard *sh, struct loc_hdr *h, int res)
 
 static void table_done(struct kvb_io *io, int res)
 {
-	struct loc_twrite *w = loc_container(io, struct loc_twrite, io);
+	struct loc_twrite *w = kvb_container(io, struct loc_twrite, io);
 	struct loc_shard *sh = w->sh;
 	struct loc_ag *ag = w->ag;
 	struct loc_tblk *b;
@@ -292,7 +292,7 @@ static void hdr_route(struct loc_store *ls, struct loc_shard *sh, struct loc_hdr
 
 static void hdr_arrive(struct kvb_msg *m)
 {
-	struct loc_hdr *h = loc_container(m, struct loc_hdr, msg);
+	struct loc_hdr *h = kvb_container(m, struct loc_hdr, msg);
 	struct loc_store *ls = h->home->ls;
 
 	/* The group may have moved on meanwhile. */

@@ -52,7 +52,7 @@ static void crc_some(struct loc_op *lop, uint32_t end, uint32_t budget)
 
 static bool crc_slice(struct kvb_work *w)
 {
-	struct loc_op *lop = loc_container(w, struct loc_op, work);
+	struct loc_op *lop = kvb_container(w, struct loc_op, work);
 
 	/* Never cut short, unless the value is lost already: it would condemn a good one. */
 	if (!lop->err) {

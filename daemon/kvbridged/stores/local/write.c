@@ -13,7 +13,7 @@
 
 static void data_done(struct kvb_io *kio, int res)
 {
-	struct loc_io *io = loc_container(kio, struct loc_io, io);
+	struct loc_io *io = kvb_container(kio, struct loc_io, io);
 	struct loc_op *lop = io->lop;
 
 	if (!loc_io_over(io, &res, true))

@@ -17,7 +17,7 @@
 enum where { QUEUED, FETCHING, SENT };
 
 struct rd_lreq {
-	struct rd_link link;		/* QUEUED: in l->queue */
+	struct kvb_link link;		/* QUEUED: in l->queue */
 	struct kvb_msg msg;
 	struct rd_lister *l;
 	struct kvb_reactor *r;
@@ -42,7 +42,7 @@ struct rd_lister {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;		/* the helper */
 	pthread_cond_t idle;		/* a fetch has ended */
-	struct rd_link queue;
+	struct kvb_link queue;
 	struct rd_lreq *fetching;
 	bool stop;
 };
@@ -102,12 +102,12 @@ static void *helper(void *arg)
 	for (;;) {
 		struct rd_lreq *q;
 
-		while (rd_list_empty(&l->queue) && !l->stop)
+		while (kvb_link_empty(&l->queue) && !l->stop)
 			pthread_cond_wait(&l->wake, &l->lock);
-		if (rd_list_empty(&l->queue))
+		if (kvb_link_empty(&l->queue))
 			break;
-		q = rd_container(l->queue.next, struct rd_lreq, link);
-		rd_list_remove(&q->link);
+		q = kvb_container(l->queue.next, struct rd_lreq, link);
+		kvb_link_del(&q->link);
 		q->where = FETCHING;
 		l->fetching = q;
 		pthread_mutex_unlock(&l->lock);
@@ -117,7 +117,7 @@ static void *helper(void *arg)
 		if (q->rc > 0 && !q->n && !q->cancelled) {
 			/* Nothing but foreign objects: nothing to trouble the reactor with. */
 			q->where = QUEUED;
-			rd_list_append(&l->queue, &q->link);
+			kvb_link_add(&l->queue, &q->link);
 		} else {
 			send_page(q);
 		}
@@ -135,7 +135,7 @@ static void enqueue(struct rd_lreq *q)
 
 	pthread_mutex_lock(&l->lock);
 	q->where = QUEUED;
-	rd_list_append(&l->queue, &q->link);
+	kvb_link_add(&l->queue, &q->link);
 	pthread_cond_signal(&l->wake);
 	pthread_mutex_unlock(&l->lock);
 }
@@ -164,7 +164,7 @@ static void finish(struct rd_lreq *q, int err)
 
 static void take_page(struct kvb_msg *m)
 {
-	struct rd_lreq *q = rd_container(m, struct rd_lreq, msg);
+	struct rd_lreq *q = kvb_container(m, struct rd_lreq, msg);
 
 	/* Only this thread sets it. */
 	if (q->cancelled) {
@@ -218,7 +218,7 @@ bool rd_list_cancel(void *handle)
 	where = q->where;
 	q->cancelled = true;
 	if (where == QUEUED)
-		rd_list_remove(&q->link);
+		kvb_link_del(&q->link);
 	pthread_mutex_unlock(&l->lock);
 	if (where == QUEUED)
 		lreq_free(q);
@@ -248,7 +248,7 @@ int rd_lister_create(struct rd_lister **out, struct kvb_err *err)
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->wake, NULL);
 	pthread_cond_init(&l->idle, NULL);
-	rd_list_init(&l->queue);
+	kvb_link_init(&l->queue);
 	/* Signals are the main thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

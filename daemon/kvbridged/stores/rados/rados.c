@@ -168,7 +168,7 @@ static void list_done(struct kvb_store *st, struct kvb_op *op, int err)
 
 static void list_released(struct kvb_store *st, struct kvb_reactor *r, void *arg)
 {
-	rd_gen_put(kvb_store_shard(st, r), arg);
+	rd_lease_put(kvb_store_shard(st, r), arg);
 }
 
 static void list(struct kvb_store *st, struct kvb_op *op)
@@ -176,14 +176,14 @@ static void list(struct kvb_store *st, struct kvb_op *op)
 	struct rd_store *rs = st->priv;
 	struct rd_shard *sh = rd_shard_of(st, op);
 	struct rd_list_args a = { .st = st, .op = op, .done = list_done,
-				  .released = list_released, .arg = sh->gen };
+				  .released = list_released, .arg = sh->lease };
 
-	if (!sh->gen) {
+	if (!sh->lease) {
 		kvb_op_complete(op, GKV_SC_NS_NOT_READY);
 		return;
 	}
-	sh->gen->users++;
-	a.io = sh->gen->io->ioctx;
+	sh->lease->users++;
+	a.io = sh->lease->io->ioctx;
 	rd_list(rs->lister, &a, &rd_op_of(st, op)->list);
 }
 

@@ -19,6 +19,7 @@
 #define KVB_RADOS_H
 
 #include "core/count.h"
+#include "core/link.h"
 #include "core/store.h"
 #include "stores/rados/attr.h"
 #include "stores/rados/hist.h"
@@ -44,13 +45,9 @@ struct rd_store {
 };
 
 /* What a reactor holds of one generation of the connection. */
-struct rd_gen {
+struct rd_lease {
 	struct rd_io *io;
 	uint32_t users;			/* requests, and the shard for its current one */
-};
-
-struct rd_link {
-	struct rd_link *prev, *next;
 };
 
 struct rd_shard {
@@ -58,11 +55,11 @@ struct rd_shard {
 	struct kvb_store *st;
 	struct kvb_reactor *r;
 	struct rd_sub sub;
-	struct rd_gen *gen;		/* NULL: not ready */
-	struct rd_link reqs;		/* all, the let-go ones too */
-	struct rd_link waiting;		/* for bytes, oldest first */
-	struct rd_link parked;		/* for a connection */
-	struct rd_link unsent;		/* over, but librados still holds their data */
+	struct rd_lease *lease;		/* NULL: not ready */
+	struct kvb_link reqs;		/* all, the let-go ones too */
+	struct kvb_link waiting;		/* for bytes, oldest first */
+	struct kvb_link parked;		/* for a connection */
+	struct kvb_link unsent;		/* over, but librados still holds their data */
 	struct kvb_timer unsent_timer;
 	struct rd_req *free;
 	uint64_t bytes;			/* of large requests in flight */
@@ -87,12 +84,12 @@ struct rd_part {
 };
 
 struct rd_req {
-	struct rd_link link;		/* in sh->reqs */
-	struct rd_link queue;		/* in waiting, parked or unsent */
+	struct kvb_link link;		/* in sh->reqs */
+	struct kvb_link queue;		/* in waiting, parked or unsent */
 	struct rd_req *next_free;
 	struct rd_shard *sh;
 	struct kvb_op *op;		/* NULL: ended already, by its deadline */
-	struct rd_gen *gen;
+	struct rd_lease *lease;
 	void (*go)(struct rd_req *q);	/* when its turn has come */
 	void (*over)(struct rd_req *q, struct rd_part *p);	/* a part has ended */
 	char oid[RD_OID_LEN + 1];
@@ -135,32 +132,6 @@ struct rd_op {
 	void *list;			/* List: see list.h */
 };
 
-#define rd_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
-
-static inline void rd_list_init(struct rd_link *h)
-{
-	h->prev = h->next = h;
-}
-
-static inline bool rd_list_empty(const struct rd_link *h)
-{
-	return h->next == h;
-}
-
-static inline void rd_list_append(struct rd_link *h, struct rd_link *l)
-{
-	l->prev = h->prev;
-	l->next = h;
-	h->prev->next = l;
-	h->prev = l;
-}
-
-static inline void rd_list_remove(struct rd_link *l)
-{
-	l->prev->next = l->next;
-	l->next->prev = l->prev;
-}
-
 static inline struct rd_op *rd_op_of(struct kvb_store *st, struct kvb_op *op)
 {
 	return kvb_op_priv(op, st->op_offset);
@@ -196,7 +167,7 @@ void rd_req_end(struct rd_req *q, uint16_t status);
 void rd_req_cancel(struct rd_req *q);
 bool rd_cancel(struct kvb_store *st, struct kvb_op *op);
 
-void rd_gen_put(struct rd_shard *sh, struct rd_gen *g);
+void rd_lease_put(struct rd_shard *sh, struct rd_lease *g);
 void rd_shard_start(struct kvb_store *st, struct kvb_reactor *r);
 void rd_shard_stop(struct rd_shard *sh);
 /* After rd_shard_stop(), again and again: whether librados may still call back. */

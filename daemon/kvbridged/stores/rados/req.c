@@ -23,7 +23,7 @@ static uint64_t clock_ns(void)
 
 /* ---- Generations of the connection ---- */
 
-void rd_gen_put(struct rd_shard *sh, struct rd_gen *g)
+void rd_lease_put(struct rd_shard *sh, struct rd_lease *g)
 {
 	if (--g->users)
 		return;
@@ -35,26 +35,26 @@ static void req_run(struct rd_req *q);
 
 static void connection_changed(struct rd_sub *sub, struct rd_io *io)
 {
-	struct rd_shard *sh = rd_container(sub, struct rd_shard, sub);
-	struct rd_gen *g = NULL;
+	struct rd_shard *sh = kvb_container(sub, struct rd_shard, sub);
+	struct rd_lease *g = NULL;
 
-	if (sh->gen)
-		rd_gen_put(sh, sh->gen);
+	if (sh->lease)
+		rd_lease_put(sh, sh->lease);
 	if (io) {
 		g = malloc(sizeof(*g));
 		if (g)
-			*g = (struct rd_gen){ .io = io, .users = 1 };
+			*g = (struct rd_lease){ .io = io, .users = 1 };
 		else
 			rd_io_put(sh->rs->pool, io);
 	}
-	sh->gen = g;
-	while (sh->gen && !rd_list_empty(&sh->parked)) {
-		struct rd_req *q = rd_container(sh->parked.next, struct rd_req, queue);
+	sh->lease = g;
+	while (sh->lease && !kvb_link_empty(&sh->parked)) {
+		struct rd_req *q = kvb_container(sh->parked.next, struct rd_req, queue);
 
-		rd_list_remove(&q->queue);
+		kvb_link_del(&q->queue);
 		q->queued = false;
-		q->gen = sh->gen;
-		q->gen->users++;
+		q->lease = sh->lease;
+		q->lease->users++;
 		req_run(q);
 	}
 }
@@ -71,10 +71,10 @@ uint16_t rd_status(struct rd_req *q, int rc, bool write)
 		return GKV_SC_SUCCESS;
 	case -ENOENT:
 		/* Of every object, when the pool is gone; the map at hand tells. */
-		if (rados_pool_reverse_lookup(q->gen->io->cluster, q->gen->io->pool_id, name,
+		if (rados_pool_reverse_lookup(q->lease->io->cluster, q->lease->io->pool_id, name,
 					      sizeof(name)) != -ENOENT)
 			return GKV_SC_KEY_NOT_FOUND;
-		rd_pool_failed(pool, q->gen->io, rc);
+		rd_pool_failed(pool, q->lease->io, rc);
 		return GKV_SC_NS_NOT_READY;
 	case -EEXIST:
 		return GKV_SC_KEY_EXISTS;
@@ -93,7 +93,7 @@ uint16_t rd_status(struct rd_req *q, int rc, bool write)
 	case -E2BIG:
 		return GKV_SC_VALUE_SIZE;
 	case -ESHUTDOWN:
-		rd_pool_failed(pool, q->gen->io, rc);
+		rd_pool_failed(pool, q->lease->io, rc);
 		return GKV_SC_TRANSIENT;
 	case -ETIMEDOUT:
 	case -ECANCELED:
@@ -130,12 +130,12 @@ static void run_waiters(struct rd_shard *sh)
 	if (sh->running_waiters)
 		return;
 	sh->running_waiters = true;
-	while (!rd_list_empty(&sh->waiting)) {
-		struct rd_req *q = rd_container(sh->waiting.next, struct rd_req, queue);
+	while (!kvb_link_empty(&sh->waiting)) {
+		struct rd_req *q = kvb_container(sh->waiting.next, struct rd_req, queue);
 
 		if (!fits(sh, q))
 			break;
-		rd_list_remove(&q->queue);
+		kvb_link_del(&q->queue);
 		q->queued = false;
 		req_run(q);
 	}
@@ -165,27 +165,27 @@ static void req_free(struct rd_req *q)
 	}
 	if (q->parts != &q->one)
 		free(q->parts);
-	rd_list_remove(&q->link);
+	kvb_link_del(&q->link);
 	q->next_free = sh->free;
 	sh->free = q;
 }
 
 static void look_at_unsent(struct kvb_timer *t)
 {
-	struct rd_shard *sh = rd_container(t, struct rd_shard, unsent_timer);
-	struct rd_link *l = sh->unsent.next, *next;
+	struct rd_shard *sh = kvb_container(t, struct rd_shard, unsent_timer);
+	struct kvb_link *l = sh->unsent.next, *next;
 
 	for (; l != &sh->unsent; l = next) {
-		struct rd_req *q = rd_container(l, struct rd_req, queue);
+		struct rd_req *q = kvb_container(l, struct rd_req, queue);
 
 		next = l->next;
 		if (!rsh_write_idle(q->write))
 			continue;
-		rd_list_remove(l);
+		kvb_link_del(l);
 		uncharge(q);
 		req_free(q);
 	}
-	if (!rd_list_empty(&sh->unsent))
+	if (!kvb_link_empty(&sh->unsent))
 		kvb_timer_arm(sh->r, t, kvb_now(sh->r) + MS);
 	run_waiters(sh);
 }
@@ -199,13 +199,13 @@ static void req_release(struct rd_req *q)
 		q->large = false;
 		sh->large_reads--;
 	}
-	if (q->gen) {
-		rd_gen_put(sh, q->gen);
-		q->gen = NULL;
+	if (q->lease) {
+		rd_lease_put(sh, q->lease);
+		q->lease = NULL;
 	}
 	if (q->write && q->data && !rsh_write_idle(q->write)) {
 		/* Its bytes stay charged: a hung OSD must not make us collect without end. */
-		rd_list_append(&sh->unsent, &q->queue);
+		kvb_link_add(&sh->unsent, &q->queue);
 		if (!sh->unsent_timer.slot)
 			kvb_timer_arm(sh->r, &sh->unsent_timer, kvb_now(sh->r) + MS);
 		return;
@@ -249,7 +249,7 @@ void rd_req_end(struct rd_req *q, uint16_t status)
 
 static void part_over(struct kvb_msg *m)
 {
-	struct rd_part *p = rd_container(m, struct rd_part, msg);
+	struct rd_part *p = kvb_container(m, struct rd_part, msg);
 	struct rd_req *q = p->req;
 
 	p->pending = false;
@@ -292,7 +292,7 @@ int rd_read_send(struct rd_req *q, struct rd_part *p, bool first)
 	p->pending = true;
 	p->over = false;
 	q->npending++;
-	p->read = rsh_read_start(q->gen->io->ioctx, &a, called_back, p, &rc);
+	p->read = rsh_read_start(q->lease->io->ioctx, &a, called_back, p, &rc);
 	if (p->read)
 		return 0;
 	p->pending = false;
@@ -311,7 +311,7 @@ int rd_write_send(struct rd_req *q, const struct rsh_write_args *a)
 	p->req = q;
 	p->pending = true;
 	q->npending++;
-	q->write = rsh_write_start(q->gen->io->ioctx, a, called_back, p, &rc);
+	q->write = rsh_write_start(q->lease->io->ioctx, a, called_back, p, &rc);
 	if (q->write) {
 		kvb_killpoint("rados-sent");
 		return 0;
@@ -328,13 +328,13 @@ static void req_admit(struct rd_req *q)
 	struct rd_shard *sh = q->sh;
 
 	/* Whoever comes later does not overtake, unless it is small. */
-	if (!is_large(q) || (rd_list_empty(&sh->waiting) && fits(sh, q))) {
+	if (!is_large(q) || (kvb_link_empty(&sh->waiting) && fits(sh, q))) {
 		req_run(q);
 		return;
 	}
 	kvb_count(&sh->count.waits, 1);
 	q->queued = true;
-	rd_list_append(&sh->waiting, &q->queue);
+	kvb_link_add(&sh->waiting, &q->queue);
 }
 
 static struct rd_req *req_alloc(struct rd_shard *sh)
@@ -367,7 +367,7 @@ void rd_req_start(struct kvb_store *st, struct kvb_op *op, uint32_t bytes,
 	struct rd_shard *sh = rd_shard_of(st, op);
 	struct rd_req *q;
 
-	if (!sh->gen && !park) {
+	if (!sh->lease && !park) {
 		kvb_op_complete(op, GKV_SC_NS_NOT_READY);
 		return;
 	}
@@ -381,16 +381,16 @@ void rd_req_start(struct kvb_store *st, struct kvb_op *op, uint32_t bytes,
 	q->go = go;
 	q->charged = bytes;
 	q->parts = &q->one;
-	rd_list_append(&sh->reqs, &q->link);
+	kvb_link_add(&sh->reqs, &q->link);
 	name_object(q->oid, op->key, op->klen);
 	rd_op_of(st, op)->req = q;
-	if (!sh->gen) {
+	if (!sh->lease) {
 		q->queued = true;
-		rd_list_append(&sh->parked, &q->queue);
+		kvb_link_add(&sh->parked, &q->queue);
 		return;
 	}
-	q->gen = sh->gen;
-	q->gen->users++;
+	q->lease = sh->lease;
+	q->lease->users++;
 	req_admit(q);
 }
 
@@ -405,7 +405,7 @@ void rd_req_again(struct rd_req *q, uint32_t bytes)
 
 static void cancel_parts(struct rd_req *q)
 {
-	rados_ioctx_t io = q->gen->io->ioctx;
+	rados_ioctx_t io = q->lease->io->ioctx;
 
 	for (uint32_t i = 0; i < q->nparts; i++) {
 		struct rd_part *p = &q->parts[i];
@@ -424,14 +424,14 @@ void rd_req_cancel(struct rd_req *q)
 {
 	if (q->queued) {
 		/* It was never handed to anyone, and counts for nothing yet. */
-		rd_list_remove(&q->queue);
+		kvb_link_del(&q->queue);
 		q->queued = false;
 		q->charged = 0;
 	} else {
 		cancel_parts(q);
 		/* A mutation may happen all the same: whoever comes after us must fence it. */
 		if (q->write)
-			rd_pool_failed(q->sh->rs->pool, q->gen->io, -ETIMEDOUT);
+			rd_pool_failed(q->sh->rs->pool, q->lease->io, -ETIMEDOUT);
 	}
 	rd_req_end(q, KVB_TIMED_OUT);
 }
@@ -461,10 +461,10 @@ void rd_shard_start(struct kvb_store *st, struct kvb_reactor *r)
 	sh->rs = st->priv;
 	sh->st = st;
 	sh->r = r;
-	rd_list_init(&sh->reqs);
-	rd_list_init(&sh->waiting);
-	rd_list_init(&sh->parked);
-	rd_list_init(&sh->unsent);
+	kvb_link_init(&sh->reqs);
+	kvb_link_init(&sh->waiting);
+	kvb_link_init(&sh->parked);
+	kvb_link_init(&sh->unsent);
 	sh->unsent_timer.fn = look_at_unsent;
 	sh->sub.changed = connection_changed;
 	sh->rs->sh[kvb_reactor_id(r)] = sh;
@@ -475,14 +475,14 @@ void rd_shard_stop(struct rd_shard *sh)
 {
 	sh->stopping = true;
 	rd_pool_detach(&sh->sub);
-	if (sh->gen)
-		rd_gen_put(sh, sh->gen);
-	sh->gen = NULL;
+	if (sh->lease)
+		rd_lease_put(sh, sh->lease);
+	sh->lease = NULL;
 	/* Their operations are over; cancelling brings the callbacks. */
-	for (struct rd_link *l = sh->reqs.next; l != &sh->reqs; l = l->next) {
-		struct rd_req *q = rd_container(l, struct rd_req, link);
+	for (struct kvb_link *l = sh->reqs.next; l != &sh->reqs; l = l->next) {
+		struct rd_req *q = kvb_container(l, struct rd_req, link);
 
-		if (q->gen)
+		if (q->lease)
 			cancel_parts(q);
 	}
 }
@@ -491,15 +491,15 @@ bool rd_shard_busy(struct rd_shard *sh)
 {
 	struct rd_req *q;
 
-	for (const struct rd_link *l = sh->reqs.next; l != &sh->reqs; l = l->next) {
-		if (rd_container(l, struct rd_req, link)->npending)
+	for (const struct kvb_link *l = sh->reqs.next; l != &sh->reqs; l = l->next) {
+		if (kvb_container(l, struct rd_req, link)->npending)
 			return true;
 	}
 	/* No more calls will come. What is unsent goes with the connection, after the shard. */
-	while (!rd_list_empty(&sh->unsent)) {
-		q = rd_container(sh->unsent.next, struct rd_req, queue);
-		rd_list_remove(&q->queue);
-		rd_list_remove(&q->link);
+	while (!kvb_link_empty(&sh->unsent)) {
+		q = kvb_container(sh->unsent.next, struct rd_req, queue);
+		kvb_link_del(&q->queue);
+		kvb_link_del(&q->link);
 		q->next_free = sh->rs->orphans;
 		sh->rs->orphans = q;
 	}

@@ -163,7 +163,7 @@ static void place(struct rd_req *q)
 
 static bool crc_slice(struct kvb_work *w)
 {
-	struct rd_req *q = rd_container(w, struct rd_req, work);
+	struct rd_req *q = kvb_container(w, struct rd_req, work);
 	uint32_t n = q->src_len - q->src_done;
 
 	if (n > CRC_SLICE)
