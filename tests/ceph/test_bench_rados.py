@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no measures nothing worth having with a sanitizer
 # gkv-san: no the direct client runs librados's threads, which are not instrumented
 # gkv-timeout: 180
 """gkv-bench floor rados: a direct client that works on the objects kvbridged works on."""

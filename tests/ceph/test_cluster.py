@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no tries the rig alone
 # gkv-san: no the rig itself; no program of this build is in it
 # gkv-timeout: 300
 """The rig's own test: every kind of cluster starts, keeps an object and takes its faults."""

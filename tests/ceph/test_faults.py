@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no minutes of waiting for deadlines; test_restart has the same ones
 # gkv-timeout: 600
 """What goes wrong with a cluster: every command ends in time, and all is well again by itself."""
 import os

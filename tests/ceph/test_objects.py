@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no test_suites goes the same ways
 # gkv-timeout: 300
 """The rados store's objects: what `rados` writes is a value, and a value is what `rados` reads."""
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no waits for clusters; test_restart and test_suites go the same ways
 # gkv-timeout: 600
 """Connections to a cluster that come and go, and the fence (stores/rados/pool.c), driven through
 pool_probe on throwaway clusters."""

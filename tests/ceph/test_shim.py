@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no test_suites goes the same ways
 # gkv-timeout: 240
 """The store's access to librados below everything else: shim_probe.c and list_probe.c on
 throwaway clusters, the order and completeness of List beside the `rados` command."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no test_suites goes the same ways
 # gkv-timeout: 300
 """A production trace replayed against the cluster: as many hits as in memory, the same objects."""
 import json
