@@ -204,9 +204,12 @@ void kvb_op_answer(struct kvb_op *op, uint16_t status)
 	if (status == GKV_SC_KEY_NOT_FOUND && op->opcode == GKV_OP_DELETE &&
 	    !atomic_load_explicit(&op->ns->ednek, memory_order_relaxed))
 		status = GKV_SC_SUCCESS;
-	/* Memory that vanished meanwhile was replaced by zeroes: the copy proves nothing. */
+	/*
+	 * Memory that vanished meanwhile was replaced by zeroes: the copy proves nothing. What a
+	 * Store read was looked at before it took effect; that its source goes later is no failure.
+	 */
 	if (op->map.v) {
-		if (!status && op->map.n &&
+		if (!status && op->map.n && op->opcode != GKV_OP_STORE &&
 		    !kvb_regions_alive(op->regions, op->map.v, op->map.n))
 			status = GKV_SC_DATA_TRANSFER | GKV_DNR;
 		kvb_segs_free(&op->map);
