@@ -16,7 +16,7 @@ ring_test()
 	shift 2
 	# shellcheck disable=SC2046
 	"$cc" -std=gnu11 -D_GNU_SOURCE "$@" -Wall -Wextra -Werror -pthread -I"$top/uapi" \
-		-I"$top/lib/include" -o "$WORK/test" "$top"/lib/src/*.c \
+		-I"$top/lib/include" -I"$top/tests/lib" -o "$WORK/test" "$top"/lib/src/*.c \
 		"$top/tests/unit/fakedaemon.c" "$top/tests/unit/$test.c" \
 		$(pkg-config --cflags --libs cmocka) && "$WORK/test"
 }
