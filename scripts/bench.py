@@ -23,7 +23,7 @@ import time
 
 import bench_rados
 from benchlib import (BUILD, CLIENT_CPU, QUICK, ROUNDS, ROWS, SECONDS, SERVER_CPU, Daemon,
-                      Skip, at_least, at_most, command, figure, floor, row, say)
+                      Skip, at_least, at_most, command, die_with_parent, figure, floor, row, say)
 
 SIZES = {"4K": 4 << 10, "128K": 128 << 10, "1M": 1 << 20, "4M": 4 << 20}
 NAMES = {"4K": "4 KiB", "128K": "128 KiB", "1M": "1 MiB", "4M": "4 MiB"}
@@ -170,7 +170,7 @@ def valkey_socket(bench):
     bench.valkey = subprocess.Popen(
         ["valkey-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
          "--dir", bench.dir], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: os.sched_setaffinity(0, [SERVER_CPU]))
+        preexec_fn=lambda: (die_with_parent(), os.sched_setaffinity(0, [SERVER_CPU])))
     for _ in range(200):
         try:
             with socket.socket(socket.AF_UNIX) as conn:

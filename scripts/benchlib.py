@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the rows of the benchmark are made of: programs, daemons, the table of rows."""
+import ctypes
 import json
 import os
 import signal
@@ -48,6 +49,16 @@ def floor(*names, options=()):
     return results
 
 
+# Loaded here because little may be done between fork and exec.
+_libc = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """In a child: get SIGKILL when the benchmark ends, however it ends."""
+    pr_set_pdeathsig = 1
+    _libc.prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 class Daemon:
     """A kvbridged with its socket, kvbridged.sock, in a directory."""
 
@@ -59,7 +70,8 @@ class Daemon:
             file.write(config)
         self.log = open(f"{directory}/log", "ab")
         self.process = subprocess.Popen([f"{BUILD}/kvbridged", "-c", path], stdout=self.log,
-                                        stdin=subprocess.DEVNULL, stderr=self.log)
+                                        stdin=subprocess.DEVNULL, stderr=self.log,
+                                        preexec_fn=die_with_parent)
         for _ in range(600):
             if os.path.exists(self.socket) or self.process.poll() is not None:
                 break

@@ -282,6 +282,8 @@ def command_summary(args):
 
 
 def main():
+    # As an interrupt does: the test under way ends with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
 
