@@ -99,8 +99,13 @@ static void faulty(uint64_t seed, struct faults f, bool sync)
 
 static void run_faulty(struct faults f, bool sync)
 {
+	const char *one_seed = getenv("GKV_SEED");
 	double end = limit(2.5);
 
+	if (one_seed) {
+		faulty(strtoull(one_seed, NULL, 0), f, sync);
+		return;
+	}
 	for (uint64_t seed = 1; seed < 6 || now() < end; seed++)
 		faulty(seed, f, sync);
 }

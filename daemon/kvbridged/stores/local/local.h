@@ -314,6 +314,8 @@ struct loc_op {
 	enum loc_op_state state;
 	bool pumping, repump, crc_busy, copy_busy;
 	bool holds_key;
+	struct loc_slot live;		/* of a Delete that failed: what it is to put back */
+	unsigned int restores;		/* attempts at that */
 	bool writing;			/* a Store that may have written something */
 	bool headed;			/* ... even its headers */
 	bool alone;			/* no other Store was writing when it began */

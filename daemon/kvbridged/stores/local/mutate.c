@@ -461,11 +461,36 @@ void loc_aborted(struct loc_op *lop, int res)
 		failed_end(lop);
 }
 
-static void restored(struct loc_shard *sh, struct loc_hdr *h, int res)
+/* A device that takes no write any more is not asked for ever. */
+#define RESTORES_MAX 8u
+
+static void restored_flushed(struct loc_shard *sh, struct loc_waiter *w, int res)
 {
 	(void)sh;
-	(void)res;	/* memory has it, and so will the next write of the block */
-	failed_end(h->lop);
+	(void)res;	/* there is nothing more to be done about it */
+	failed_end(kvb_container(w, struct loc_op, wait));
+}
+
+static void restored(struct loc_shard *sh, struct loc_hdr *h, int res)
+{
+	struct loc_op *lop = h->lop;
+
+	/* A neighbour's write may have brought the tombstone to the disk: try hard to mend that. */
+	if (res && lop->restores++ < RESTORES_MAX) {
+		h->slot = lop->live;
+		loc_hdr_submit(sh, h);
+		return;
+	}
+	if (!is_sync(lop)) {
+		failed_end(lop);
+		return;
+	}
+	/*
+	 * The tombstone may have become durable with a neighbour's header. The value was durable,
+	 * and must be again when the client hears that it was not deleted.
+	 */
+	lop->wait.fn = restored_flushed;
+	loc_flush_wait(sh, &lop->wait);
 }
 
 static void mutate_fail(struct loc_op *lop)
@@ -478,6 +503,7 @@ static void mutate_fail(struct loc_op *lop)
 			failed_end(lop);	/* it never got as far as memory */
 			return;
 		}
+		lop->live = lop->hdr1.slot;
 		lop->hdr1.done = restored;
 		loc_hdr_submit(sh, &lop->hdr1);
 		return;
