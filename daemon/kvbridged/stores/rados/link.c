@@ -101,6 +101,13 @@ static int configure(rados_t cluster, const struct rd_link_conf *k, struct kvb_e
 	} fixed[] = {
 		{ "objecter_inflight_ops", INFLIGHT_OPS },
 		{ "objecter_inflight_op_bytes", INFLIGHT_BYTES },
+		/*
+		 * librados asks for a newer map when an operation has waited so long, 10 s as a
+		 * rule. Ours are ended by their deadline before that: an OSD that came back
+		 * elsewhere would never be found.
+		 */
+		{ "objecter_timeout", "0.5" },
+		{ "objecter_tick_interval", "0.25" },
 		/* The daemon says itself what is wrong, once. */
 		{ "log_to_stderr", "false" },
 		{ "err_to_stderr", "false" },
