@@ -15,16 +15,11 @@ KIB = 1 << 10
 # Few keys, so that commands meet on them; values in one piece, and in slices.
 SMALL = {"threads": 2, "busy": 8, "keys": 16, "value_max": 64 * KIB, "pause_us": 2000}
 LARGE = {"threads": 1, "qps": 2, "busy": 2, "keys": 6, "value_max": 5 << 20, "pause_us": 5000}
-# A lone OSD that is paused beyond its lease for reads, a fifth of this, may keep all operations of a
-# placement group waiting after it goes on: none of ours to judge.
-GRACE = 60
-
-
 def usable(kvb, ceph, key="99"):
     """The namespace takes and gives values, as the cluster sees them."""
     value = os.urandom(1000)
     # A cluster that has just come back may be slower than the deadline.
-    gkvtest.wait_for(lambda: rig.put(kvb, key, value, status=None).returncode == 0, 30,
+    gkvtest.wait_for(lambda: rig.put(kvb, key, value, status=None).returncode == 0, 60,
                      "a Store that succeeds")
     gkvtest.equal(rig.get(kvb, key), value, "value")
     gkvtest.equal(ceph.get("kv", key, ns="tenant"), value, "object")
@@ -71,7 +66,7 @@ def a_paused_OSD_of_a_replicated_pool():
 
 @gkvtest.test
 def the_only_OSD_killed_and_paused():
-    with rig.Cluster(grace=GRACE) as ceph:
+    with rig.Cluster(grace=rig.GRACE) as ceph:
         def fault(load, _):
             # With nobody to serve it, every command ends by its deadline.
             ceph.kill("osd.0")
@@ -87,7 +82,7 @@ def the_only_OSD_killed_and_paused():
 
 @gkvtest.test
 def the_only_OSD_paused_under_large_values():
-    with rig.Cluster(grace=GRACE) as ceph:
+    with rig.Cluster(grace=rig.GRACE) as ceph:
         def fault(load, kvb):
             for _ in range(2):
                 ceph.pause("osd.0")
@@ -100,7 +95,7 @@ def the_only_OSD_paused_under_large_values():
 
 @gkvtest.test
 def each_command_ends_by_its_deadline_while_the_OSD_is_paused():
-    with rig.Cluster(grace=GRACE) as ceph, rig.daemon(ceph, deadline="1s") as kvb:
+    with rig.Cluster(grace=rig.GRACE) as ceph, rig.daemon(ceph, deadline="1s") as kvb:
         usable(kvb, ceph)
         ceph.pause("osd.0")
         commands = (lambda **k: rig.get(kvb, "99", **k), lambda **k: rig.put(kvb, "98", b"x", **k),
@@ -117,7 +112,7 @@ def each_command_ends_by_its_deadline_while_the_OSD_is_paused():
 
 @gkvtest.test
 def the_daemon_stops_while_the_OSD_is_paused():
-    with rig.Cluster(grace=GRACE) as ceph:
+    with rig.Cluster(grace=rig.GRACE) as ceph:
         with rig.daemon(ceph, deadline="1s") as kvb:
             usable(kvb, ceph)
             ceph.pause("osd.0")

@@ -56,7 +56,7 @@ def killed_under_load_nothing_acknowledged_is_lost():
 
 @gkvtest.test
 def killed_under_load_while_the_OSD_is_paused():
-    with rig.Cluster() as ceph, rig.daemon(ceph, wait="60s", deadline="4s") as kvb:
+    with rig.Cluster(grace=rig.GRACE) as ceph, rig.daemon(ceph, wait="60s", deadline="4s") as kvb:
         dead = []
         with rig.Load(kvb, **LOAD) as load:
             for turn in range(ROUNDS):
@@ -77,7 +77,7 @@ def killed_under_load_while_the_OSD_is_paused():
 
 @gkvtest.test
 def writes_of_a_dead_daemon_do_not_follow_those_of_the_next():
-    with rig.Cluster() as ceph, rig.daemon(ceph, wait="60s", deadline="20s") as kvb:
+    with rig.Cluster(grace=rig.GRACE) as ceph, rig.daemon(ceph, wait="60s", deadline="20s") as kvb:
         for turn in range(ROUNDS):
             dead = address(kvb)
             before = stores(kvb)
