@@ -29,7 +29,6 @@ rados.connect_wait = {wait}
 {extra}
 {more}
 """
-GKV_NOT_READY = "namespace not ready"
 # A lone OSD that is paused beyond its lease for reads, a fifth of this, may keep all operations of a
 # placement group waiting after it goes on: none of ours to judge.
 GRACE = 60

@@ -556,7 +556,6 @@ struct copy {
 	struct kvb_store *st;
 	struct kvb_op *op;
 	const char *src;
-	uint32_t *crc;
 	uint32_t off, len;
 	kvb_op_fn done;
 };
@@ -579,7 +578,7 @@ static bool copy_run(struct kvb_work *w)
 			if (c.src)
 				memcpy(p, c.src + (a - c.off), b - a);
 			else
-				*c.crc = kvb_crc32c(*c.crc, p, b - a);
+				memset(p, 0, b - a);
 		}
 		at += v->iov_len;
 	}
@@ -609,11 +608,9 @@ void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, u
 				  .done = done });
 }
 
-void kvb_op_crc_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, uint32_t *crc,
-		    kvb_op_fn done)
+void kvb_op_clear_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, kvb_op_fn done)
 {
-	*crc = 0;
-	copy_start((struct copy){ .st = st, .op = op, .crc = crc, .len = len, .done = done });
+	copy_start((struct copy){ .st = st, .op = op, .len = len, .done = done });
 }
 
 bool kvb_list_add(struct kvb_op *op, const uint8_t *key, uint8_t klen)

@@ -225,7 +225,7 @@ static void out_some(struct kvb_op *op, uint64_t n)
 				memcpy((char *)v->iov_base + c->seg_off, c->src, len);
 			c->src += len;
 		} else if (v->iov_base) {
-			*c->crc = kvb_crc32c(*c->crc, (char *)v->iov_base + c->seg_off, len);
+			memset((char *)v->iov_base + c->seg_off, 0, len);
 		}
 		c->left -= len;
 		n -= charge(n, len);
@@ -242,11 +242,8 @@ static bool out_slice(struct kvb_work *w)
 {
 	struct kvb_op *op = (struct kvb_op *)((char *)w - offsetof(struct kvb_op, copy.work));
 
-	/*
-	 * The copy of a late command is finished, its client may still want it. A checksum is
-	 * never cut short: it would condemn a good value.
-	 */
-	if (op->copy.src && atomic_load_explicit(&op->qp->drop, memory_order_relaxed))
+	/* The copy of a late command is finished, its client may still want it. */
+	if (atomic_load_explicit(&op->qp->drop, memory_order_relaxed))
 		op->copy.left = 0;
 	else
 		out_some(op, SLICE);
@@ -286,11 +283,8 @@ void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, u
 	out_start(st, op, off, len, done);
 }
 
-void kvb_op_crc_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, uint32_t *crc,
-		    kvb_op_fn done)
+void kvb_op_clear_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, kvb_op_fn done)
 {
 	op->copy.src = NULL;
-	op->copy.crc = crc;
-	*crc = 0;
 	out_start(st, op, 0, len, done);
 }

@@ -44,9 +44,8 @@ struct kvb_copy {
 	struct kvb_work work;
 	struct kvb_store *st;
 	kvb_op_fn done;
-	const char *src;	/* NULL: checksum only */
+	const char *src;	/* NULL: zeroes */
 	bool stream;		/* too large to be of use in a cache */
-	uint32_t *crc;
 	uint32_t seg;		/* position in the segments */
 	uint64_t seg_off;
 	uint64_t left;		/* bytes */
@@ -166,9 +165,8 @@ uint16_t kvb_op_map(struct kvb_op *op, uint32_t len);
 void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, uint32_t off,
 		     uint32_t len, kvb_op_fn done);
 
-/* crc32c over [0, @len) of the mapped destination, sliced likewise, into *@crc, then @done. */
-void kvb_op_crc_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, uint32_t *crc,
-		    kvb_op_fn done);
+/* Zero [0, @len) of the mapped destination, sliced likewise: a value that cannot be trusted. */
+void kvb_op_clear_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, kvb_op_fn done);
 
 /* Take ownership of op->data; freed with kvb_buf_free() on the same reactor. */
 void *kvb_op_take_data(struct kvb_op *op);

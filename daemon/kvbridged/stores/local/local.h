@@ -360,7 +360,6 @@ struct loc_op {
 	uint32_t crc_off;		/* bytes that @crc covers */
 	uint32_t crc_seg;		/* and where that is */
 	uint64_t crc_seg_off;
-	uint32_t zero_off;
 	uint8_t phase;
 	bool waiting_bounce;
 	uint16_t status;

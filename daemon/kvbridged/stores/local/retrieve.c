@@ -21,8 +21,6 @@ enum phase {
 	PH_ZERO,	/* take back what cannot be trusted */
 };
 
-static unsigned char zeros[256u << 10];	/* long enough to be copied in slices */
-
 static void rd_next_phase(struct loc_op *lop);
 
 static void rd_end(struct loc_op *lop)
@@ -305,20 +303,6 @@ static void rest_pump(struct loc_op *lop)
 		lop->next_off += n;
 }
 
-static void zero_pump(struct loc_op *lop)
-{
-	while (!lop->copy_busy && lop->zero_off < lop->want) {
-		uint32_t n = lop->want - lop->zero_off, off = lop->zero_off;
-
-		if (n > sizeof(zeros))
-			n = sizeof(zeros);
-		lop->zero_off += n;
-		lop->op->copy_bytes -= n;	/* about to be added, but no value's */
-		lop->copy_busy = true;
-		kvb_op_copy_out(lop->sh->ls->st, lop->op, zeros, off, n, rd_copied);
-	}
-}
-
 static bool rd_phase_over(const struct loc_op *lop)
 {
 	if (lop->pend || lop->copy_busy || lop->crc_busy || lop->copyq || lop->waiting_bounce)
@@ -331,7 +315,7 @@ static bool rd_phase_over(const struct loc_op *lop)
 	case PH_REST:
 		return lop->err || lop->next_off >= lop->vlen;
 	default:
-		return lop->zero_off >= lop->want;
+		return true;
 	}
 }
 
@@ -364,8 +348,6 @@ static void rd_pump_once(struct loc_op *lop)
 			loc_crc_run(lop);
 	} else if (lop->phase == PH_REST) {
 		rest_pump(lop);
-	} else if (lop->phase == PH_ZERO) {
-		zero_pump(lop);
 	}
 }
 
@@ -412,7 +394,8 @@ static void rd_check(struct loc_op *lop)
 	lop->op->result = 0;
 	lop->status = GKV_SC_UNRECOVERED | GKV_DNR;
 	lop->phase = PH_ZERO;
-	loc_rd_pump(lop);
+	lop->copy_busy = true;
+	kvb_op_clear_out(ls->st, lop->op, lop->want, rd_copied);
 }
 
 static void rd_next_phase(struct loc_op *lop)

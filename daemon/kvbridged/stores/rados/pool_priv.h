@@ -126,7 +126,6 @@ struct rd_pool {
 extern pthread_mutex_t rd_lock;
 extern pthread_cond_t rd_changed;	/* a pool became ready or is gone, a thread ended */
 
-uint64_t rd_now(void);			/* CLOCK_MONOTONIC, ns */
 /* Wait for @cond with the lock held until @until (rd_now() clock). False when it is past. */
 bool rd_wait_until(pthread_cond_t *cond, uint64_t until);
 int rd_cond_init(pthread_cond_t *cond);

@@ -65,7 +65,7 @@ struct rd_shard {
 	uint64_t bytes;			/* of large requests in flight */
 	uint32_t large_reads;		/* in flight */
 	uint32_t guess;			/* of the last large reads: how many were as long as asked */
-	bool stopping, running_waiters;
+	bool running_waiters;
 	struct rd_hist added[2];	/* ns this daemon adds: Retrieve, Store */
 	struct {
 		kvb_counter sliced, whole, rereads, copied, cancelled, waits;
@@ -123,8 +123,6 @@ struct rd_req {
 	struct kvb_work work;
 	const char *src;		/* piece in hand: a checksum or a copy is under way */
 	uint32_t src_len, src_done;
-	bool clearing;			/* taking back what cannot be trusted */
-	uint32_t cleared;
 };
 
 struct rd_op {

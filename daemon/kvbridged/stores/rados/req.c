@@ -6,20 +6,11 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "core/killpoint.h"
 #include "stores/rados/rados.h"
 
 #define MS 1000000ull
-
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- Generations of the connection ---- */
 
@@ -237,7 +228,7 @@ void rd_req_end(struct rd_req *q, uint16_t status)
 			back = q->parts[i].back_ns;
 	}
 	if (!status && back)
-		stamp(q, clock_ns(), back);
+		stamp(q, rd_now(), back);
 	q->op = NULL;
 	/* First what librados has of it: the answer may bring the next command. */
 	if (!q->npending)
@@ -270,7 +261,7 @@ static void called_back(void *arg)
 {
 	struct rd_part *p = arg;
 
-	p->back_ns = clock_ns();
+	p->back_ns = rd_now();
 	p->msg.fn = part_over;
 	kvb_reactor_send(p->req->sh->r, &p->msg);
 }
@@ -287,7 +278,7 @@ int rd_read_send(struct rd_req *q, struct rd_part *p, bool first)
 	int rc = 0;
 
 	if (!q->send_ns)
-		q->send_ns = clock_ns();
+		q->send_ns = rd_now();
 	p->req = q;
 	p->pending = true;
 	p->over = false;
@@ -305,7 +296,7 @@ int rd_write_send(struct rd_req *q, const struct rsh_write_args *a)
 	struct rd_part *p = &q->one;
 	int rc = 0;
 
-	q->send_ns = clock_ns();
+	q->send_ns = rd_now();
 	q->parts = p;
 	q->nparts = 1;
 	p->req = q;
@@ -473,7 +464,6 @@ void rd_shard_start(struct kvb_store *st, struct kvb_reactor *r)
 
 void rd_shard_stop(struct rd_shard *sh)
 {
-	sh->stopping = true;
 	rd_pool_detach(&sh->sub);
 	if (sh->lease)
 		rd_lease_put(sh, sh->lease);

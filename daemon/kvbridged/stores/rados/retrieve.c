@@ -24,8 +24,6 @@
 /* What became of a request: it goes on, waits for something, or is not ours any more. */
 enum step { GO_ON, WAIT, GONE };
 
-static unsigned char zeros[256u << 10];
-
 static void pump(struct rd_req *q);
 static void part_came(struct rd_req *q, struct rd_part *p);
 
@@ -196,38 +194,20 @@ static void move_piece(struct rd_req *q, const void *src, uint32_t len)
 
 static void cleared(struct kvb_store *st, struct kvb_op *op)
 {
-	struct rd_req *q = rd_op_of(st, op)->req;
-
-	q->busy = false;
-	pump(q);
+	rd_req_end(rd_op_of(st, op)->req, GKV_SC_UNRECOVERED | GKV_DNR);
 }
 
-/* The value is damaged: nothing of it stays with the client. */
-static enum step clear_some(struct rd_req *q)
-{
-	uint32_t off = q->cleared, n = q->placed - off;
-
-	if (!n) {
-		rd_req_end(q, GKV_SC_UNRECOVERED | GKV_DNR);
-		return GONE;
-	}
-	if (n > sizeof(zeros))
-		n = sizeof(zeros);
-	q->cleared += n;
-	q->busy = true;
-	q->op->copy_bytes -= n;		/* about to be added, but no value's */
-	kvb_op_copy_out(q->sh->st, q->op, zeros, off, n, cleared);
-	return WAIT;
-}
-
-static void damaged(struct rd_req *q)
+/* Nothing of the value stays with the client. */
+static enum step damaged(struct rd_req *q)
 {
 	if (!atomic_fetch_add(&q->sh->rs->values_bad, 1))
 		kvb_log(KVB_LOG_WARN, "rados: %s: object %s: its checksum is wrong",
 			q->op->ns->name, q->oid);
 	q->op->has_crc = false;
 	q->op->result = 0;
-	q->clearing = true;
+	q->busy = true;
+	kvb_op_clear_out(q->sh->st, q->op, q->placed, cleared);
+	return GONE;
 }
 
 /* ---- Going on ---- */
@@ -304,13 +284,10 @@ static enum step pump_once(struct rd_req *q)
 	uint32_t len, n;
 	const void *src;
 
-	if (q->clearing)
-		return clear_some(q);
 	if (q->known && (q->next == q->nparts || p->off >= q->need)) {
 		if (!q->checked || q->crc == q->attr.crc)
 			return end(q, GKV_SC_SUCCESS);
-		damaged(q);
-		return GO_ON;
+		return damaged(q);
 	}
 	if (!p->over) {
 		if (!q->op->late)
