@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,8 +251,11 @@ static void test_flood(struct hostile *h)
 	       (unsigned long long)replies, (unsigned long long)slowest / 1000);
 }
 
-/* The last close of a socket that lingers blocks: it must not be the daemon's. */
-static void test_lingering_socket(struct hostile *h)
+/*
+ * The last close of a socket that lingers blocks: it must not be the daemon's. With @unread,
+ * the descriptor waits behind a message that ends the session.
+ */
+static void test_lingering_socket(struct hostile *h, bool unread)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET,
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -281,14 +285,22 @@ static void test_lingering_socket(struct hostile *h)
 	hostile_head(&m, GKV_MSG_REGION_ADD, sizeof(m));
 	m.id = htole32(1);
 	m.len = htole64(4096);
+	/* Both are there before the daemon looks. */
+	if (unread)
+		kill(h->rig.pid, SIGSTOP);
+	if (unread)
+		hostile_send(sock, junk, sizeof(m), NULL, 0);
 	hostile_send(sock, &m, sizeof(m), &fd, 1);
 	close(fd);
+	if (unread)
+		kill(h->rig.pid, SIGCONT);
 	hostile_recv(sock, &reply, sizeof(reply), 5000, NULL, NULL);
 	close(sock);
 	t0 = rig_now();
 	sock = greeted(h);
 	tap_ok(sock >= 0 && rig_now() - t0 < 5 * SECOND,
-	       "a descriptor of a socket that lingers stops nobody: %llu us",
+	       "a descriptor of a socket that lingers%s stops nobody: %llu us",
+	       unread ? ", sent after the session's end," : "",
 	       (unsigned long long)(rig_now() - t0) / 1000);
 	close(sock);
 	close(peer);
@@ -714,7 +726,8 @@ int main(void)
 	test_sent_and_gone(&h);
 	test_never_reads(&h);
 	test_flood(&h);
-	test_lingering_socket(&h);
+	test_lingering_socket(&h, false);
+	test_lingering_socket(&h, true);
 	test_twins(&h);
 	test_rights(&h);
 	test_hang_ups(&h);

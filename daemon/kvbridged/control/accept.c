@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "control/closer.h"
 #include "control/server.h"
 #include "control/session.h"
 
@@ -84,20 +85,15 @@ fail:
 	return NULL;
 }
 
-static void refuse(int fd, const char *text)
+static void tell(int fd, const char *text)
 {
 	struct gkv_msg_reply r = { .hdr.magic = GKV_CTL_MAGIC, .hdr.version = GKV_CTL_VERSION };
-	char c;
 
 	r.hdr.type = GKV_MSG_HELLO | GKV_MSG_REPLY;
 	r.hdr.size = sizeof(r);
 	r.hdr.error = EMFILE;
 	snprintf(r.text, sizeof(r.text), "%s", text);
 	send(fd, &r, sizeof(r), MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* Closed with its hello unread, it would see a reset before the reason. */
-	while (recv(fd, &c, sizeof(c), MSG_DONTWAIT | MSG_TRUNC) > 0)
-		;
-	close(fd);
 }
 
 static unsigned int sessions_of(const struct kvb_server *srv, uid_t uid)
@@ -110,11 +106,9 @@ static unsigned int sessions_of(const struct kvb_server *srv, uid_t uid)
 }
 
 /* Room for one more? If not, the limit that was met is told, and how much of it is in use. */
-static bool has_room(const struct kvb_server *srv, int fd, char *why, size_t len)
+static bool has_room(const struct kvb_server *srv, uid_t uid, char *why, size_t len)
 {
 	uint64_t each = srv->cfg->max_user_sessions;
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
 	unsigned int n;
 
 	if (srv->nsessions >= srv->max_sessions) {
@@ -122,13 +116,17 @@ static bool has_room(const struct kvb_server *srv, int fd, char *why, size_t len
 			 (unsigned long long)srv->max_sessions);
 		return false;
 	}
-	if (srv->nsessions < each || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+	if (kvb_close_state(uid, &n) == KVB_CLOSE_STUCK) {
+		snprintf(why, len, "%u descriptors that uid %u sent before cannot be closed", n, uid);
+		return false;
+	}
+	if (srv->nsessions < each)
 		return true;
-	n = sessions_of(srv, peer.uid);
+	n = sessions_of(srv, uid);
 	if (n < each)
 		return true;
 	snprintf(why, len, "uid %u has %u sessions, the limit of a user is %llu (max_user_sessions)",
-		 peer.uid, n, (unsigned long long)each);
+		 uid, n, (unsigned long long)each);
 	return false;
 }
 
@@ -143,7 +141,8 @@ static void refuse_one(struct kvb_server *srv)
 	if (fd >= 0) {
 		snprintf(why, sizeof(why), "daemon has %u sessions, and its limit of open files is met",
 			 srv->nsessions);
-		refuse(fd, why);
+		tell(fd, why);
+		close(fd);
 	}
 	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
@@ -153,6 +152,8 @@ void kvb_server_accept(struct kvb_server *srv, uint64_t now)
 	char why[GKV_CTL_TEXT];
 
 	for (int i = 0; i < 64; i++) {
+		struct ucred peer = { .uid = (uid_t)-1 };
+		socklen_t len = sizeof(peer);
 		int fd = accept4(srv->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0) {
@@ -164,9 +165,13 @@ void kvb_server_accept(struct kvb_server *srv, uint64_t now)
 				kvb_log_client("new connections", KVB_LOG_WARN, "accept: %s", strerror(errno));
 			return;
 		}
-		if (!has_room(srv, fd, why, sizeof(why)))
-			refuse(fd, why);
-		else if (!session_new(srv, fd, now))
-			close(fd);
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+		if (has_room(srv, peer.uid, why, sizeof(why))) {
+			if (!session_new(srv, fd, now))
+				kvb_close_connection(fd, peer.uid);
+			continue;
+		}
+		tell(fd, why);
+		kvb_close_connection(fd, peer.uid);
 	}
 }

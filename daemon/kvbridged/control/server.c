@@ -192,6 +192,55 @@ void kvb_server_close(struct kvb_server *srv)
 
 /* ---- Sessions ---- */
 
+/* Whether the next message brings descriptors: looking takes none of them. */
+static bool brings_fds(const struct kvb_session *s)
+{
+	struct msghdr msg = { 0 };
+
+	return recvmsg(s->fd, &msg, MSG_PEEK | MSG_DONTWAIT) >= 0 && msg.msg_flags & MSG_CTRUNC;
+}
+
+/*
+ * May the next message be read? Not while the user's descriptors are closed more slowly than
+ * they come; and one that brings more of those that cannot be closed ends its session.
+ */
+static bool may_receive(struct kvb_session *s)
+{
+	unsigned int n;
+
+	switch (kvb_close_state(s->peer.uid, &n)) {
+	case KVB_CLOSE_IDLE:
+		return true;
+	case KVB_CLOSE_BUSY:
+		kvb_server_listen_to(s, false);
+		s->held = true;
+		s->srv->held = true;
+		return false;
+	case KVB_CLOSE_STUCK:
+		break;
+	}
+	if (!brings_fds(s))
+		return true;
+	kvb_log_client("descriptors that cannot be closed", KVB_LOG_WARN,
+		       "session %llu (pid %d): %u descriptors that uid %u sent before are not closed yet, closing",
+		       (unsigned long long)s->id, s->peer.pid, n, s->peer.uid);
+	kvb_session_close(s);
+	return false;
+}
+
+/* Look again at the sessions that had to wait. */
+static void release_held(struct kvb_server *srv)
+{
+	if (!srv->held)
+		return;
+	srv->held = false;
+	for (struct kvb_session *s = srv->sessions; s; s = s->next) {
+		if (s->held && !s->closing)
+			kvb_server_listen_to(s, true);
+		s->held = false;
+	}
+}
+
 static void receive(struct kvb_session *s)
 {
 	union {
@@ -207,13 +256,9 @@ static void receive(struct kvb_session *s)
 			      .msg_iovlen = 1,
 			      .msg_control = ctl.buf,
 			      .msg_controllen = sizeof(ctl.buf) };
-	unsigned int stuck = kvb_close_backlog(s->peer.uid);
 	int fds[16], nfds = 0;
 	ssize_t n;
 
-	/* Without room for them the kernel drops descriptors itself, and waits for nobody. */
-	if (stuck >= KVB_CLOSE_BACKLOG)
-		msg.msg_controllen = 0;
 	n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -229,10 +274,6 @@ static void receive(struct kvb_session *s)
 			nfds += count;
 		}
 	}
-	if (stuck >= KVB_CLOSE_BACKLOG && msg.msg_flags & MSG_CTRUNC)
-		kvb_log_client("descriptors that cannot be closed", KVB_LOG_WARN,
-			       "session %llu (pid %d): %u descriptors that uid %u sent before are not closed yet, closing",
-			       (unsigned long long)s->id, s->peer.pid, stuck, s->peer.uid);
 	if (n <= 0 || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		for (int i = 0; i < nfds; i++)
 			kvb_close_foreign(fds[i], s->peer.uid);
@@ -314,6 +355,8 @@ static void drop_silent(struct kvb_server *srv, uint64_t now)
 /* How long nothing has to be looked at, ms. */
 static int patience(const struct kvb_server *srv)
 {
+	if (srv->held)
+		return 1;
 	if (srv->stopping)
 		return 100;		/* the time limit */
 	if (srv->sessions || kvb_health_unsaved(srv) || srv->log_held)
@@ -333,6 +376,7 @@ int kvb_server_run(struct kvb_server *srv)
 			kvb_log(KVB_LOG_ERR, "epoll_wait: %s", strerror(errno));
 			return -errno;
 		}
+		release_held(srv);
 		for (int i = 0; i < n; i++) {
 			struct kvb_session *s = ev[i].data.ptr;
 
@@ -353,7 +397,8 @@ int kvb_server_run(struct kvb_server *srv)
 				/* An earlier event ended it. */
 			} else if (ev[i].events & EPOLLIN) {
 				/* One message each: who talks without pause stops nobody. */
-				receive(s);
+				if (may_receive(s))
+					receive(s);
 			} else {
 				kvb_session_close(s);
 			}

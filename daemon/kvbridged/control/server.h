@@ -37,6 +37,7 @@ struct kvb_server {
 	unsigned int qps_on[KVB_MAX_REACTORS];
 	struct kvb_totals gone;		/* of queue pairs that are no more */
 	uint64_t silent_check;		/* when silent connections were last looked for */
+	bool held;			/* sessions wait for descriptors to be closed */
 	bool log_held;			/* lines were left out that nobody has been told of */
 	bool stopping;
 };

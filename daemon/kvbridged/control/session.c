@@ -432,7 +432,7 @@ void kvb_session_close(struct kvb_session *s)
 	s->closing = true;
 	s->busy = false;
 	kvb_server_unwatch(s);
-	close(s->fd);
+	kvb_close_connection(s->fd, s->peer.uid);
 	s->fd = -1;
 	kvb_session_drop_qps(s);
 	kvb_session_try_free(s);

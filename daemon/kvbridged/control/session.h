@@ -68,6 +68,7 @@ struct kvb_session {
 	gid_t groups[64];
 	int ngroups;
 	bool hello, busy, closing, waiting_for_twin;
+	bool held;			/* its messages wait, see may_receive() */
 	struct gkv_msg_hello hello_msg;	/* while waiting_for_twin */
 	int hello_fd;
 	struct kvb_admin_peer admin;

@@ -207,7 +207,8 @@ static void count_lookup(const struct kvb_op *op)
 {
 	struct kvb_lookups *l;
 
-	if (op->status && GKV_STATUS_CODE(op->status) != GKV_SC_KEY_NOT_FOUND)
+	/* A record that is taken over may claim success where no namespace is open. */
+	if (!op->ns || (op->status && GKV_STATUS_CODE(op->status) != GKV_SC_KEY_NOT_FOUND))
 		return;
 	l = &kvb_lookups[op->owner->id][op->ns->index];
 	if (op->opcode == GKV_OP_STORE)
