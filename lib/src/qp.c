@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -132,12 +133,12 @@ int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume)
 /* Wake the reactor of @qp, whether it sleeps or not. */
 void gkvi_wake(struct gkv_qp *qp)
 {
-	uint64_t one = 1;
-	ssize_t n;
+	int ret;
 
+	/* Not write(): gcc 12's ThreadSanitizer falls over a dup3() onto the number meanwhile. */
 	do {
-		n = write(qp->efd, &one, sizeof(one));
-	} while (n < 0 && errno == EINTR);
+		ret = eventfd_write(qp->efd, 1);
+	} while (ret < 0 && errno == EINTR);
 	/* EAGAIN: the counter is full, so the reactor has plenty to wake up for. */
 }
 
