@@ -130,15 +130,17 @@ static void throttled(void)
 		give_up("throttle");
 }
 
-/* Kill it and start the next at once; returns how long that took to answer, ns. */
+/*
+ * Kill it and start the next at once; returns how long after the kill that one answered, ns.
+ * A write that io_uring gave to a worker thread keeps the dead process itself until it is done.
+ */
 static uint64_t replace(const struct client *c, unsigned int *late_pages)
 {
+	uint64_t start = rig_now(), took;
 	unsigned int before, after;
-	uint64_t start, took;
 
 	rig_kill(&rig);
 	before = pages_written(c);
-	start = rig_now();
 	rig_start(&rig);
 	took = rig_now() - start;
 	after = pages_written(c);
