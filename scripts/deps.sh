@@ -4,7 +4,7 @@
 # Makes sure that the Debian packages for the named groups are there: as root installs what is
 # missing and says so, as another user prints the command and fails.
 #
-# usage: scripts/deps.sh GROUP...     groups: build test bench ceph
+# usage: scripts/deps.sh GROUP...     groups: build test bench ceph vm
 set -euo pipefail
 
 # PACKAGE, or PACKAGE:COMMAND where any provider of the command will do.
@@ -20,6 +20,9 @@ declare -A packages=(
 	# A throwaway cluster; debootstrap makes the chroot with the newer Ceph.
 	[ceph]="ceph-mon:ceph-mon ceph-osd:ceph-osd ceph-mgr:ceph-mgr ceph-common:rados
 		python3-rados debootstrap:debootstrap"
+	# The virtual machine that tests the kernel module, and the root it boots from.
+	[vm]="qemu-system-x86:qemu-system-x86_64 mmdebstrap:mmdebstrap python3:python3
+		xz-utils:xz util-linux:unshare"
 )
 # Units that those packages bring, themselves or through what they depend on.
 units="valkey-server ceph.target ceph-mon.target ceph-osd.target ceph-mgr.target ceph-crash rbdmap
@@ -102,9 +105,9 @@ install_without_services()
 	done
 }
 
-[ $# -gt 0 ] || die "usage: scripts/deps.sh GROUP...   (build, test, bench, ceph)"
+[ $# -gt 0 ] || die "usage: scripts/deps.sh GROUP...   (build, test, bench, ceph, vm)"
 for group in "$@"; do
-	[ -n "${packages[$group]:-}" ] || die "unknown group $group (build, test, bench, ceph)"
+	[ -n "${packages[$group]:-}" ] || die "unknown group $group (build, test, bench, ceph, vm)"
 done
 command -v dpkg-query >/dev/null ||
 	die "not a Debian system; install what corresponds to: ${packages[*]}"

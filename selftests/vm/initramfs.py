@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""The guest's initramfs: busybox, kernel modules with what they depend on, the test programs."""
+import lzma
+import os
+import re
+import stat
+import subprocess
+
+
+class Error(Exception):
+    pass
+
+
+class Root:
+    """The Debian root that root.sh made."""
+
+    def __init__(self, cache):
+        self.path = os.path.join(cache, "root")
+        try:
+            with open(os.path.join(self.path, "rig/versions"), encoding="utf-8") as file:
+                self.versions = dict(line.split() for line in file)
+        except OSError as error:
+            raise Error(f"no complete root in {cache}; make it with root.sh ({error})") from error
+
+    def version(self, kernel):
+        """The version of "newest" or "stable", or of a series such as "6.12"."""
+        for name, version in self.versions.items():
+            if kernel in (name, version) or version.startswith(kernel + "."):
+                return version
+        raise Error(f"no kernel {kernel} in the root, which has {self.versions}")
+
+    def modules_dir(self, version):
+        return os.path.join(self.path, "usr/lib/modules", version)
+
+    def vmlinuz(self, kernel):
+        return os.path.join(self.modules_dir(self.version(kernel)), "vmlinuz")
+
+    def modules(self, kernel, names):
+        """The files of the named modules and all they need, in the order to load them."""
+        base = self.modules_dir(self.version(kernel))
+
+        def name_of(path):
+            return os.path.basename(path).split(".")[0].replace("-", "_")
+
+        needs = {}
+        with open(os.path.join(base, "modules.dep"), encoding="utf-8") as file:
+            for line in file:
+                path, _, rest = line.partition(":")
+                needs[name_of(path)] = (path, [name_of(need) for need in rest.split()])
+        with open(os.path.join(base, "modules.builtin"), encoding="utf-8") as file:
+            builtin = {name_of(line.strip()) for line in file}
+        order = []
+
+        def add(name):
+            path, after = needs[name]
+            # modules.dep names all that a module needs, the outermost first.
+            for need in reversed(after):
+                if os.path.join(base, needs[need][0]) not in order:
+                    add(need)
+            if os.path.join(base, path) not in order:
+                order.append(os.path.join(base, path))
+
+        for name in names:
+            name = name.replace("-", "_")
+            if name in needs:
+                add(name)
+            elif name not in builtin:
+                raise Error(f"kernel {kernel} has no module {name}")
+        return order
+
+
+class Archive:
+    """A cpio archive in memory; not compressed, as the guest would only have to undo that."""
+
+    def __init__(self):
+        self.parts = []
+        self.names = set()
+        self.inode = 0
+
+    def entry(self, name, mode, data=b"", device=(0, 0)):
+        name = name.strip("/")
+        if name in self.names:
+            return
+        self.names.add(name)
+        self.inode += 1
+        fields = (self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+        header = b"070701" + b"".join(b"%08x" % field for field in fields)
+        body = header + name.encode() + b"\0"
+        body += b"\0" * (-len(body) % 4)
+        self.parts += [body, data, b"\0" * (-len(data) % 4)]
+
+    def directory(self, name):
+        parent = os.path.dirname(name.strip("/"))
+        if parent and parent not in self.names:
+            self.directory(parent)
+        self.entry(name, stat.S_IFDIR | 0o755)
+
+    def file(self, name, data, mode=0o755):
+        self.directory(os.path.dirname(name.strip("/")) or ".")
+        self.entry(name, stat.S_IFREG | mode, data)
+
+    def symlink(self, name, target):
+        self.directory(os.path.dirname(name.strip("/")))
+        self.entry(name, stat.S_IFLNK | 0o777, target.encode())
+
+    def copy(self, path, name):
+        """A file of this machine; a dynamic program brings its libraries."""
+        with open(path, "rb") as file:
+            data = file.read()
+        self.file(name, data, 0o755 if os.access(path, os.X_OK) else 0o644)
+        if data.startswith(b"\x7fELF") and b"ld-linux" in data[:4096]:
+            for library in libraries(path):
+                self.copy(library, library)
+
+    def bytes(self):
+        self.entry("TRAILER!!!", 0)
+        return b"".join(self.parts)
+
+
+def libraries(path):
+    """What the dynamic linker would load for the program, itself included."""
+    result = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+    if "not found" in result.stdout:
+        raise Error(f"{path} lacks libraries here:\n{result.stdout}")
+    return re.findall(r"(?:=>\s+|^\s+)(/\S+)", result.stdout, re.MULTILINE)
+
+
+def kernel_module(path):
+    """A module's name in the guest and its contents, decompressed."""
+    with open(path, "rb") as file:
+        data = file.read()
+    name = os.path.basename(path)
+    if name.endswith(".xz"):
+        return name[:-3], lzma.decompress(data)
+    return name, data
+
+
+def base_archive(root, init):
+    archive = Archive()
+    for name in ("bin", "dev", "proc", "sys", "tmp", "run", "modules", "tests", "files", "etc"):
+        archive.directory(name)
+    # The kernel opens it for /init before there is a devtmpfs.
+    archive.entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
+    archive.copy(os.path.join(root.path, "usr/bin/busybox"), "bin/busybox")
+    archive.copy(init, "init")
+    archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
+                 0o644)
+    archive.file("etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
+    return archive
+
+
+def build(root, kernel, init, environment, modules, own_modules, programs, files):
+    """The whole initramfs.
+
+    modules are names of the distribution's, loaded at boot; own_modules are paths of .ko files,
+    loaded after them. environment goes to every program.
+    """
+    archive = base_archive(root, init)
+    loads = []
+    for path in root.modules(kernel, modules):
+        name, data = kernel_module(path)
+        archive.file(f"modules/{name}", data, 0o644)
+        loads.append(name)
+    for path in own_modules:
+        name, data = kernel_module(path)
+        archive.file(f"modules/{name}", data, 0o644)
+    names = []
+    for program in programs:
+        path, *arguments = program.split()
+        name = os.path.basename(path)
+        archive.copy(path, f"tests/{name}")
+        names.append(" ".join([name, *arguments]))
+    for path in files:
+        source, _, target = path.partition(":")
+        archive.copy(source, target or f"files/{os.path.basename(source)}")
+    archive.file("rig/modules", "".join(name + "\n" for name in loads).encode(), 0o644)
+    archive.file("rig/programs", "".join(name + "\n" for name in names).encode(), 0o644)
+    archive.file("rig/environment", "".join(
+        f"export {name}='{value}'\n" for name, value in environment.items()).encode(), 0o644)
+    return archive.bytes()
