@@ -3,6 +3,7 @@
 # gkv-san: no test_suites goes the same ways
 # gkv-timeout: 300
 """The rados store's objects: what `rados` writes is a value, and a value is what `rados` reads."""
+import ctypes
 import os
 import random
 import sys
@@ -10,6 +11,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig  # pylint: disable=wrong-import-position
 from rig import gkvtest  # pylint: disable=wrong-import-position
+import gkvlib  # pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 # Around the daemon's own borders: nothing, pieces of the first read, slices, many slices.
@@ -151,6 +153,17 @@ with rados.Rados(conffile=conf, name="client.admin") as cluster:
 """
 
 
+def nothing_of_it_is_left(kvb, key, value):
+    """A damaged value was moved before its checksum was known: it must not stay."""
+    with gkvlib.Session(kvb, length=8 * MIB) as session:
+        ctypes.memset(session.addr, 0xA5, 8 * MIB)
+        gkvtest.check(session.status(gkvlib.RETRIEVE, key, 8 * MIB), "the damage went unnoticed")
+        left = ctypes.string_at(session.addr, 8 * MIB)
+        gkvtest.check(left[:len(value)] in (bytes(len(value)), b"\xA5" * len(value)),
+                      f"a part of {len(value)} damaged bytes is left in the client's memory")
+        gkvtest.check(left[len(value):] == b"\xA5" * (8 * MIB - len(value)), "beyond the value")
+
+
 @gkvtest.test
 def a_value_that_is_not_that_of_its_checksum_is_reported():
     with rig.Cluster(store="memstore") as ceph, rig.daemon(ceph) as kvb:
@@ -170,6 +183,7 @@ def a_value_that_is_not_that_of_its_checksum_is_reported():
                 else:
                     text = rig.fails_with(rig.get, kvb, "aa")
                     print("#", text.strip().splitlines()[-1])
+                    nothing_of_it_is_left(kvb, bytes.fromhex("aa"), broken)
 
 
 @gkvtest.test
