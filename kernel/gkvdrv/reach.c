@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Whether a disk's controller can do DMA to a region.
+ *
+ * The kernel's own rule decides (pci_p2pdma_distance), as it will for each request. One case
+ * it allows is refused here: below one switch it takes the bus address even when an IOMMU
+ * translates for the controller, and whether such an access goes straight to its peer or up to the
+ * IOMMU is up to the switch; DMA has been seen to succeed with wrong data.
+ */
+#include <linux/blkdev.h>
+#include <linux/file.h>
+#include <linux/iommu.h>
+#include <linux/pci-p2pdma.h>
+
+#include "gkvdrv.h"
+
+/* The PCI function that does the DMA of a disk, or NULL. */
+static struct pci_dev *controller_of(struct block_device *bdev)
+{
+	for (struct device *dev = disk_to_dev(bdev->bd_disk)->parent; dev; dev = dev->parent) {
+		if (dev_is_pci(dev))
+			return to_pci_dev(dev);
+	}
+	return NULL;
+}
+
+static bool same_switch(struct pci_dev *a, struct pci_dev *b)
+{
+	for (struct pci_dev *up = pci_upstream_bridge(a); up; up = pci_upstream_bridge(up)) {
+		for (struct pci_dev *o = pci_upstream_bridge(b); o; o = pci_upstream_bridge(o)) {
+			if (up == o)
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool is_translated(struct pci_dev *pdev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(&pdev->dev);
+
+	return domain && domain->type & __IOMMU_DOMAIN_PAGING;
+}
+
+static int ask(struct gkv_provider *p, struct block_device *bdev, struct gkvdrv_reach *a,
+	       struct gkv_why *why)
+{
+	struct pci_dev *pdev = controller_of(bdev);
+	int distance;
+
+	if (!pdev)
+		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_DEVICE,
+				  "%s is on no PCI function of its own", bdev->bd_disk->disk_name);
+	if (!blk_queue_pci_p2pdma(bdev_get_queue(bdev)))
+		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_DEVICE,
+				  "%s: its driver does no peer-to-peer DMA",
+				  bdev->bd_disk->disk_name);
+	distance = pci_p2pdma_distance(p->pdev, &pdev->dev, false);
+	if (distance < 0)
+		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_TOPOLOGY,
+				  "%s at %s cannot reach %s: no common switch, and the host bridge is not known to route peer-to-peer",
+				  bdev->bd_disk->disk_name, pci_name(pdev), pci_name(p->pdev));
+	a->distance = distance;
+	a->map = same_switch(p->pdev, pdev) ? GKVDRV_MAP_BUS : GKVDRV_MAP_BRIDGE;
+	if (a->map == GKVDRV_MAP_BUS && is_translated(pdev))
+		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_IOMMU,
+				  "%s at %s and %s are below one switch, and an IOMMU translates for the disk: whether it reaches the right memory cannot be told (iommu=pt helps)",
+				  bdev->bd_disk->disk_name, pci_name(pdev), pci_name(p->pdev));
+	return 0;
+}
+
+int gkv_reach(struct gkv_call *call)
+{
+	struct gkv_obj *obj = call->file->private_data;
+	struct gkvdrv_reach *a = &call->arg.reach;
+	struct inode *inode;
+
+	if (a->rsvd || a->map || a->distance)
+		return -EINVAL;
+	if (READ_ONCE(obj->parts[0].mem->dead))
+		return gkv_refuse(&call->why, -ENODEV, GKVDRV_WHY_REVOKED, "the region is revoked");
+	CLASS(fd, f)(a->blkdev);
+	if (!fd_file(f))
+		return -EBADF;
+	inode = fd_file(f)->f_mapping->host;
+	if (!S_ISBLK(inode->i_mode))
+		return -ENOTBLK;
+	return ask(obj->parts[0].mem->provider, I_BDEV(inode), a, &call->why);
+}
