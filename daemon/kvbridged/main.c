@@ -301,5 +301,9 @@ int main(int argc, char **argv)
 	kvb_config_free(&cfg);
 	if (!rc)
 		kvb_log(KVB_LOG_INFO, "stopped");
+	if (kvb_threads_left) {
+		fflush(NULL);
+		_exit(rc ? 1 : 0);
+	}
 	return rc ? 1 : 0;
 }

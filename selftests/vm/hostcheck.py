@@ -115,6 +115,10 @@ def line_at(view, at, base):
     return line if all(words[k] == base[k] + line * STEP for k in range(2, WORDS)) else None
 
 
+def is_action(request):
+    return request.split(" ")[0].endswith("-fill")
+
+
 class Host:
     """Answers the guest's requests. `files` maps vram, vram2, ram and disk to their paths."""
 

@@ -136,6 +136,7 @@ def kernel_module(path):
 
 
 def base_archive(root, init):
+    """What every guest has: directories, busybox, and `init` as its first process."""
     archive = Archive()
     for name in ("bin", "dev", "proc", "sys", "tmp", "run", "modules", "tests", "files", "etc"):
         archive.directory(name)
@@ -155,7 +156,12 @@ def build(root, kernel, init, environment, modules, own_modules, programs, files
     modules are names of the distribution's, loaded at boot; own_modules are paths of .ko files,
     loaded after them. environment goes to every program.
     """
+    for path in own_modules + [word.split()[0] for word in programs] + \
+            [word.partition(":")[0] for word in files]:
+        if not os.path.isfile(path):
+            raise Error(f"no file {path}")
     archive = base_archive(root, init)
+    archive.copy(os.path.join(os.path.dirname(init), "host"), "bin/host")
     loads = []
     for path in root.modules(kernel, modules):
         name, data = kernel_module(path)
@@ -168,7 +174,7 @@ def build(root, kernel, init, environment, modules, own_modules, programs, files
     for program in programs:
         path, *arguments = program.split()
         name = os.path.basename(path)
-        archive.copy(path, f"tests/{name}")
+        archive.copy(path, f"tests/{name}")  # once, however often it runs
         names.append(" ".join([name, *arguments]))
     for path in files:
         source, _, target = path.partition(":")

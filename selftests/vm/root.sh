@@ -8,12 +8,12 @@
 #
 # usage: selftests/vm/root.sh [CACHE]	prints what it does; CACHE/root is then complete
 #
-# CACHE defaults to $GKV_VM_CACHE, else build/vm. In the root, /rig/versions has the lines
+# CACHE defaults to $GKV_VM_CACHE, else $GKV_BUILD/vm, else build/vm. In the root, /rig/versions has the lines
 # "KERNEL VERSION" and /rig/src the few files taken from the newest kernel's source.
 # Packages come from where this machine's own come from. Takes root, and about a minute.
 set -euo pipefail
 
-cache=${1:-${GKV_VM_CACHE:-build/vm}}
+cache=${1:-${GKV_VM_CACHE:-${GKV_BUILD:-build}/vm}}
 tools="gcc-14,make,libc6-dev,kmod,busybox-static,sparse,perl-base,xz-utils"
 # What the rig takes from the kernel's source: headers of the tests, and the checkers that the
 # header packages lack.
@@ -164,6 +164,9 @@ unpack_source()
 		tar -xO "./usr/src/linux-source-$series.tar.xz" >"$archive.new"
 	mv "$archive.new" "$archive"
 	xz -dc -T0 "$archive" | tar -x --strip-components=1 -C "$root/rig/src" "${list[@]}"
+	# Its absence makes C=2 check nothing.
+	cp "$root/rig/src/scripts/checker-valid.sh" \
+		"$root/usr/src/linux-headers-${newest%-amd64}-common/scripts/"
 }
 
 check_root()

@@ -5,7 +5,7 @@ import re
 RESULT = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s+)?(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)\s*(?:#\s*SKIP\S*\s*(.*))?$", re.IGNORECASE)
 TOTALS = re.compile(r"^# Totals: pass:(\d+) fail:(\d+) xfail:(\d+) xpass:(\d+) skip:(\d+) error:(\d+)")
-SKIP = re.compile(r"#\s*SKIP\b", re.IGNORECASE)
+SKIP = re.compile(r"#\s*SKIP\b\s*(.*)$", re.IGNORECASE)
 KSFT_SKIP = 4
 
 
@@ -53,7 +53,7 @@ class Program:
                 self.problems.append("printed a second plan")
             self.plan = int(match.group(1))
             if self.plan == 0:
-                self.skip_all = match.group(2) or "no reason given"
+                self.skip_all = match.group(2) or ""
             return
         if match := RESULT.match(text):
             self.result(not match.group(1), match.group(2), match.group(3).strip())
@@ -68,7 +68,9 @@ class Program:
     def result(self, good, number, name):
         if number is not None and int(number) != self.count + 1:
             self.problems.append(f"result {number} came as number {self.count + 1}")
-        skip = bool(SKIP.search(name))
+        skip = SKIP.search(name)
+        if skip and not skip.group(1):
+            self.problems.append("skipped without a reason")
         self.results["skip" if skip else "pass" if good else "fail"] += 1
         self.writer.result(good, f"{self.name}: {name}")
 
@@ -90,6 +92,8 @@ class Program:
             self.problems.append(f"planned {self.plan} tests and reported {self.count}")
         elif not self.count and self.skip_all is None:
             self.problems.append("reported no test")
+        if self.skip_all == "":
+            self.problems.append("skipped without a reason")
         if self.totals is not None:
             passed, failed, xfail, xpass, skip, error = self.totals
             if passed + xfail + xpass != self.results["pass"] or skip != self.results["skip"] or \

@@ -79,7 +79,8 @@ class Run:
 
     def request(self, verdict, text):
         why = self.host.request(text)
-        if verdict:
+        # What the host only does, like filling, is no result unless it fails.
+        if verdict and (why or not hostcheck.is_action(text)):
             name = f"{self.program.name}: " if self.program else ""
             self.writer.result(why is None, f"{name}host sees {text}", [why] if why else [])
         self.send("yes" if why is None else f"no: {why}")
@@ -216,8 +217,9 @@ class Run:
 
 
 def command_run(options):
+    machine.qemu()
     root = initramfs.Root(options.cache)
-    writer = tap.Writer(options.label, options.first)
+    writer = tap.Writer(options.label, options.first or 1)
     accel, how = options.accel, "asked for"
     if accel == "auto":
         accel, how = machine.choose_accelerator(root, options.cache)
@@ -232,7 +234,7 @@ def command_run(options):
         run.keep()
     finally:
         run.machine.remove()
-    if options.first == 1:
+    if not options.first:
         writer.out(f"1..{writer.count}")
     return 1 if writer.failed else 0
 
@@ -247,7 +249,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    cache = os.environ.get("GKV_VM_CACHE") or "build/vm"
+    cache = os.environ.get("GKV_VM_CACHE") or os.path.join(
+        os.environ.get("GKV_BUILD") or "build", "vm")
 
     sub = commands.add_parser("accel", help="say whether KVM runs a guest here")
     sub.set_defaults(function=command_accel)
@@ -286,7 +289,8 @@ def parse():
     add("--limit", type=int, default=120, help="seconds for the whole (120)")
     add("--program-limit", type=int, default=60, help="seconds for each program (60)")
     add("--label", default="", help="goes before the name of each result")
-    add("--first", type=int, default=1, help="number of the first result; without 1, no plan")
+    add("--first", type=int, default=int(os.environ.get("RIG_FIRST", 0)), metavar="N",
+        help="number results from N on and print no plan")
     add("--logs", help="directory for the guest's logs")
     add("-v", "--verbose", action="store_true")
     add("programs", nargs="+", metavar="PROGRAM",

@@ -21,6 +21,7 @@
 #define RING_ENTRIES 1024
 
 struct kvb_reactor *kvb_reactors[KVB_MAX_REACTORS];
+_Atomic bool kvb_threads_left;
 unsigned int kvb_nreactors;
 struct kvb_lookups *kvb_lookups[KVB_MAX_REACTORS];
 

@@ -23,12 +23,19 @@
 #ifndef KVB_STORE_H
 #define KVB_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/conf.h"
 #include "core/op.h"
 #include "core/reactor.h"
+
+/*
+ * Set by a store that is closed and leaves a library's threads behind: the process then ends
+ * without the destructors of what such a thread may be using. Any thread.
+ */
+extern _Atomic bool kvb_threads_left;
 
 #define KVB_MAX_REACTORS 64
 #define KVB_MAX_LAYERS 8

@@ -1,6 +1,10 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
-echo "1..2"
-echo "ok 1 - the guest runs programs"
-echo "# $(uname -r) $GKV_VRAM_BDF $GKV_VRAM_ADDR $GKV_VRAM_SIZE $GKV_DISK $GKV_NVME_BDF"
-echo "ok 2 - second"
+#
+# A program as it should be.
+echo "KTAP version 1"
+echo "1..3"
+echo "ok 1 - first"
+echo "# $(uname -r), VRAM $GKV_VRAM_BDF at $GKV_VRAM_ADDR, disk $GKV_DISK"
+echo "ok 2 third # SKIP not today"
+host vram-fill 7 0 4096 && host vram-has 7 0 4096 && echo "ok 3 - the shell may ask the host"

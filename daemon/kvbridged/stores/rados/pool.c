@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/store.h"
 #include "stores/rados/pool_priv.h"
 
 /*
@@ -449,10 +450,13 @@ void rd_pool_close(struct rd_pool *p)
 			p->name, CLOSE_NS / 1000000000u);
 	gone = p->gone;
 	p->orphan = !gone;
+	if (!gone)
+		kvb_threads_left = true;
 	join = last && c->done;
 	if (last && !join) {
 		c->orphan = true;
 		pthread_detach(c->thread);
+		kvb_threads_left = true;
 	}
 	pthread_mutex_unlock(&rd_lock);
 	if (join) {
