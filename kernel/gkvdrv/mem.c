@@ -191,6 +191,17 @@ int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why)
 	return settle(mem, why);
 }
 
+/* Uncached: a gigabyte takes seconds. */
+static void zero(const struct gkv_provider *p, unsigned long first, unsigned long npages)
+{
+	void __iomem *to = (void __iomem __force *)p->kva + (first << PAGE_SHIFT);
+
+	for (unsigned long i = 0; i < npages; i++) {
+		memset_io(to + (i << PAGE_SHIFT), 0, PAGE_SIZE);
+		cond_resched();
+	}
+}
+
 struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struct gkv_why *why)
 {
 	struct gkv_mem *mem;
@@ -231,7 +242,7 @@ struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struc
 	if (ret)
 		goto fail;
 	/* What the last owner left is nobody's business. */
-	memset_io((void __iomem __force *)p->kva + (at << PAGE_SHIFT), 0, npages << PAGE_SHIFT);
+	zero(p, at, npages);
 	return mem;
 fail:
 	gkv_mem_abandon(mem);
