@@ -113,7 +113,7 @@ fi
 # ---- The root ------------------------------------------------------------------------------------
 
 root=$work/root
-series=$(sed 's/^\([0-9]*\.[0-9]*\).*/\1/' <<<"$newest")
+series=$(grep -o '^[0-9]*\.[0-9]*' <<<"$newest")
 say "making $cache/root: kernels $newest and $stable, from $mirror (log: $log)"
 
 make_root()

@@ -1,0 +1,157 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Everything the VM rig checks, in TAP: the rig itself, the module's build and style for both
+# kernels, and the machines of the table "scenarios". What is missing is a failure, never a skip.
+#
+# usage: selftests/vm/check.sh [NAME...]	only the machines whose names begin so
+#
+# gkv-san: no it tests the kernel module in a virtual machine, not user space
+# gkv-timeout: 1500
+set -uo pipefail
+
+here=$(dirname "$(realpath "$0")")
+top=$(realpath "$here/../..")
+cd "$top" || exit 1
+# shellcheck source=selftests/vm/in-root.sh
+. "$here/in-root.sh"
+export GKV_VM_CACHE=$vm_cache
+out=${GKV_BUILD:-build}/vm-out
+count=0
+failed=0
+
+# step NAME COMMAND...: one result; what the command says goes into the diagnostics.
+step()
+{
+	local name=$1 output status
+
+	shift
+	count=$((count + 1))
+	output=$("$@" 2>&1)
+	status=$?
+	if [ $status -eq 0 ]; then
+		echo "ok $count - $name"
+	else
+		echo "not ok $count - $name"
+		failed=$((failed + 1))
+	fi
+	[ -z "$output" ] || tail -n 60 <<<"$output" | sed 's/^/# /'
+	return $status
+}
+
+# nested NAME COMMAND...: a program that prints TAP itself, its numbers beginning at $RIG_FIRST.
+nested()
+{
+	local results status bad name
+
+	name=$1
+	shift
+	RIG_FIRST=$((count + 1)) "$@" | tee "$out/last.tap"
+	status=${PIPESTATUS[0]}
+	results=$(grep -c -E '^(not )?ok ' "$out/last.tap")
+	bad=$(grep -c '^not ok ' "$out/last.tap")
+	count=$((count + results))
+	failed=$((failed + bad))
+	if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$results" -eq 0 ]; then
+		count=$((count + 1))
+		failed=$((failed + 1))
+		echo "not ok $count - $name: ended with status $status and $results results"
+	fi
+}
+
+finish()
+{
+	echo "1..$count"
+	[ "$failed" -eq 0 ]
+	exit
+}
+
+# programs_of LIST: paths of the programs that a row of the table names, one a line.
+programs_of()
+{
+	local name
+
+	if [ "$1" = all ]; then
+		printf '%s\n' "${selftests[@]}"
+		return
+	fi
+	for name in ${1//,/ }; do
+		if [ -x "$here/selftest/$name" ]; then
+			echo "$here/selftest/$name"
+		else
+			echo "$out/programs/$name"
+		fi
+	done
+}
+
+# machine NAME KERNEL MODULE PROGRAMS OPTION...
+machine()
+{
+	local name=$1 kernel=$2 module=() programs
+
+	[ "$3" = - ] || module=(--module "$out/$kernel/$3.ko")
+	mapfile -t programs < <(programs_of "$4")
+	shift 4
+	nested "$name" python3 "$here/vm.py" run --kernel "$kernel" --label "$kernel/$name" \
+		--logs "$out/logs/$kernel-$name" "${module[@]}" "$@" -- "${programs[@]}"
+}
+
+wanted()
+{
+	local prefix
+
+	[ ${#only[@]} -gt 0 ] || return 0
+	for prefix in "${only[@]}"; do
+		[[ $1 != "$prefix"* ]] || return 0
+	done
+	return 1
+}
+
+only=("$@")
+mkdir -p "$out"
+shopt -s nullglob
+sources=(selftests/*.c)
+scripts=(selftests/*.sh)
+selftests=("${scripts[@]}")
+for source in "${sources[@]}"; do
+	selftests+=("$out/programs/$(basename "$source" .c)")
+done
+drivers=(kernel/gkvdrv/*.c)
+
+[ "$(id -u)" -eq 0 ] || { step "the rig has what it needs: root (chroot, mmdebstrap)" false; finish; }
+step "the rig has the Debian packages it needs" scripts/deps.sh vm || finish
+step "a root with the newest and the stable kernel" "$here/root.sh" || finish
+nested rig python3 "$here/test_rig.py"
+
+step "test programs compile" "$here/module.sh" programs "$out/programs" "${sources[@]}" \
+	"$here"/selftest/*.c || finish
+for kernel in newest stable; do
+	step "p2pbar builds for $kernel" "$here/module.sh" build "$kernel" "$out/$kernel" \
+		selftests/vm/selftest/p2pbar
+	[ ${#drivers[@]} -gt 0 ] || continue
+	step "gkvdrv builds for $kernel, W=1" "$here/module.sh" build "$kernel" "$out/$kernel"
+	step "gkvdrv is clean under sparse for $kernel" "$here/module.sh" sparse "$kernel" "$out/$kernel"
+done
+step "checkpatch --strict" "$here/module.sh" checkpatch "$out"
+
+used=""
+while read -r name kernels module programs options; do
+	case $name in
+	""|"#"*) continue ;;
+	esac
+	used+=" $programs"
+	wanted "$name" || continue
+	[ "$kernels" != both ] || kernels="newest stable"
+	# Expressions among the options are not file names.
+	read -ra options <<<"$options"
+	for kernel in $kernels; do
+		machine "$name" "$kernel" "$module" "$programs" "${options[@]}" </dev/null
+	done
+done <"$here/scenarios"
+
+# A test that no machine runs would be one that cannot fail.
+for source in "${sources[@]}" "${scripts[@]}"; do
+	name=$(basename "$source" .c)
+	[[ " ${used//,/ } " =~ \ (all|$name)\  ]] || step "$name is in the table of scenarios" false
+done
+finish

@@ -1,0 +1,152 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Builds and checks kernel modules for one of the root's kernels, and test programs for the guest.
+#
+# usage: selftests/vm/module.sh build KERNEL OUT [DIR]	DIR (kernel/gkvdrv) with W=1; warnings are
+#							errors; OUT/NAME.ko and OUT/build.log
+#        selftests/vm/module.sh sparse KERNEL OUT	the same sources with C=2, after a build
+#        selftests/vm/module.sh checkpatch OUT		checkpatch --strict
+#        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME
+#
+# KERNEL is newest or stable. A checker that did not truly run is a failure.
+set -euo pipefail
+
+here=$(dirname "$(realpath "$0")")
+top=$(realpath "$here/../..")
+# shellcheck source=selftests/vm/in-root.sh
+. "$here/in-root.sh"
+
+# The sources are copied: kbuild writes beside them, and each kernel has its own results. What has
+# not changed keeps its time and is not built again; what is gone must not be found.
+copy_sources()
+{
+	local tree=$1 dir=$2 file
+
+	mkdir -p "$tree"
+	(cd "$top" && find uapi "$dir" -type f) | while read -r file; do
+		cmp -s "$top/$file" "$tree/$file" || install -D -m 644 "$top/$file" "$tree/$file"
+	done
+	(cd "$tree" && find uapi "$dir" -name '*.[chS]' ! -name '*.mod.c' -o -name Kbuild) |
+		while read -r file; do
+			[ -e "$top/$file" ] || rm -f "$tree/$file"
+		done
+}
+
+kbuild()
+{
+	vm_in_root "$tree" make -C "/lib/modules/$(vm_version "$kernel")/build" \
+		M="/mnt/$dir" "$@" modules 2>&1
+}
+
+build()
+{
+	local module
+
+	copy_sources "$tree" "$dir"
+	rm -f "$out/$(basename "$dir").ko"
+	if ! kbuild W=1 KCFLAGS=-Werror >"$out/build.log"; then
+		grep -E -A 8 'error:|ERROR|\*\*\*' "$out/build.log" >&2 || tail -n 30 "$out/build.log" >&2
+		vm_die "$dir does not build for $kernel (log: $out/build.log)"
+	fi
+	# modpost's are not errors.
+	if grep -E -i 'warning:' "$out/build.log" >&2; then
+		vm_die "$dir builds for $kernel with warnings"
+	fi
+	module=$(find "$tree/$dir" -maxdepth 1 -name '*.ko')
+	[ -n "$module" ] || vm_die "$dir built no module for $kernel"
+	# shellcheck disable=SC2086
+	cp $module "$out"
+}
+
+sparse()
+{
+	local sources checked
+
+	# Newer kernels first probe sparse, by a script their header packages lack (root.sh puts it
+	# there), and go on without checking when it does not know what they need.
+	cp "$here/sparse-compat.h" "$tree"
+	sources=$(find "$tree/$dir" -maxdepth 1 -name '*.c' ! -name '*.mod.c' -printf x | wc -c)
+	kbuild C=2 W=1 CHECK="sparse -include /mnt/sparse-compat.h" >"$out/sparse.log" ||
+		vm_die "C=2 failed (log: $out/sparse.log)"
+	checked=$(grep -c '^  *CHECK ' "$out/sparse.log" || true)
+	# Its warnings name the file; kbuild's own, of a missing vmlinux for BTF, do not.
+	if grep -E '\.[ch]:[0-9]+:[0-9]+: (warning|error)' "$out/sparse.log" >&2; then
+		vm_die "sparse has complaints"
+	fi
+	[ "$checked" -ge "$sources" ] ||
+		vm_die "sparse checked $checked of $sources files (log: $out/sparse.log)"
+	echo "sparse checked $checked files"
+}
+
+checkpatch()
+{
+	local files count clean
+
+	mkdir -p "$out"
+	mapfile -t files < <(cd "$top" && find kernel uapi -name '*.[ch]' | sort)
+	count=${#files[@]}
+	vm_in_root "$top" perl /rig/src/scripts/checkpatch.pl --no-tree --strict --show-types -f \
+		"${files[@]}" >"$out/checkpatch.log" 2>&1 || true
+	clean=$(grep -c '^total: 0 errors, 0 warnings, 0 checks, [1-9][0-9]* lines checked' \
+		"$out/checkpatch.log" || true)
+	if [ "$clean" -ne "$count" ]; then
+		grep -E -A 4 '^(ERROR|WARNING|CHECK):' "$out/checkpatch.log" >&2 ||
+			tail -n 20 "$out/checkpatch.log" >&2
+		vm_die "checkpatch: $clean of $count files are clean (log: $out/checkpatch.log)"
+	fi
+	echo "checkpatch checked $count files"
+}
+
+# programs: each C file is one program; a lib directory beside it is linked into each.
+programs()
+{
+	local file name helpers dir
+
+	mkdir -p "$out"
+	for file in "$@"; do
+		name=$(basename "$file" .c)
+		dir=$(realpath --relative-to="$top" "$(dirname "$(realpath "$file")")")
+		file=$dir/$(basename "$file")
+		mapfile -t helpers < <(cd "$top" && find "$dir/lib" -name '*.c' 2>/dev/null | sort)
+		VM_OUT=$out vm_in_root "$top" gcc-14 -static -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra \
+			-Werror -Wno-unused-parameter -pthread -Iuapi -I"$dir" \
+			-Iselftests/vm -I/rig/src/tools/testing/selftests \
+			-o "/media/$name" "$file" "${helpers[@]}" ||
+			vm_die "$file does not compile"
+	done
+}
+
+usage()
+{
+	sed -n 's/^# usage: /usage: /p; s/^#        selftests/       selftests/p' "$0" >&2
+	exit 2
+}
+
+[ $# -ge 2 ] || usage
+command=$1
+shift
+case $command in
+build|sparse)
+	[ $# -ge 2 ] || usage
+	kernel=$1
+	mkdir -p "$2"
+	out=$(realpath "$2")
+	dir=${3:-kernel/gkvdrv}
+	tree=$out/tree
+	$command
+	;;
+checkpatch)
+	mkdir -p "$1"
+	out=$(realpath "$1")
+	checkpatch
+	;;
+programs)
+	[ $# -ge 2 ] || usage
+	mkdir -p "$1"
+	out=$(realpath "$1")
+	shift
+	programs "$@"
+	;;
+*)	usage ;;
+esac
