@@ -14,7 +14,9 @@
 set -euo pipefail
 
 cache=${1:-${GKV_VM_CACHE:-${GKV_BUILD:-build}/vm}}
-tools="gcc-14,make,libc6-dev,kmod,busybox-static,sparse,perl-base,xz-utils"
+# For modules and test programs; for the checkers; for kernels; for test programs in Python.
+tools="gcc-14,make,libc6-dev,kmod,busybox-static,sparse,perl"
+tools+=",flex,bison,bc,libelf-dev,xz-utils,python3-minimal,libpython3-stdlib"
 # What the rig takes from the kernel's source: headers of the tests, and the checkers that the
 # header packages lack.
 members="tools/testing/selftests/kselftest.h tools/testing/selftests/kselftest_harness.h
@@ -134,7 +136,7 @@ make_root()
 		--include="$tools" trixie "$root" \
 		"deb [signed-by=$keyring] $mirror trixie main" \
 		"deb [signed-by=$keyring] $mirror trixie-backports main"
-	rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*
+	rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/boot/*
 }
 
 # The image of the stable kernel wants an initramfs tool when it is installed: only unpack it.
@@ -182,8 +184,9 @@ check_root()
 	for member in $members; do
 		test -s "$root/rig/src/$member"
 	done
-	test -x "$root/usr/bin/busybox"
-	test -x "$root/usr/bin/gcc-14"
+	for member in busybox gcc-14 sparse perl python3; do
+		test -x "$root/usr/bin/$member"
+	done
 	printf 'newest %s\nstable %s\n' "$newest" "$stable" >"$root/rig/versions"
 	echo "$key" >"$root/rig/complete"
 }
