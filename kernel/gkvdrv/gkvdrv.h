@@ -235,7 +235,10 @@ struct gkv_obj {
 };
 
 struct gkv_obj *gkv_obj_alloc(void);
-/* Make @part a span of @mem. -ENODEV when that is revoked. Takes a reference. */
+/*
+ * Make @part a span of @mem; a queue pair's is zeroed. -ENODEV when @mem is revoked, -EBUSY when
+ * some of it is in a queue pair. Takes a reference.
+ */
 int gkv_obj_attach(struct gkv_obj *obj, unsigned int part, struct gkv_mem *mem, u64 offset,
 		   u64 len);
 /* A file for it, which owns it from then on, also when this fails. */

@@ -191,14 +191,29 @@ int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why)
 	return settle(mem, why);
 }
 
-/* Uncached: a gigabyte takes seconds. */
-static void zero(const struct gkv_provider *p, unsigned long first, unsigned long npages)
+/*
+ * What the last owner left is nobody's business. Under the lock, since the provider may be on its
+ * way out: a mem that is dead may have no pages any more.
+ */
+static void zero(struct gkv_mem *mem, u64 at, u64 len)
 {
-	void __iomem *to = (void __iomem __force *)p->kva + (first << PAGE_SHIFT);
+	u64 end = at + len;
 
-	for (unsigned long i = 0; i < npages; i++) {
-		memset_io(to + (i << PAGE_SHIFT), 0, PAGE_SIZE);
-		cond_resched();
+	lockdep_assert_held(&mem->lock);
+	for (unsigned int i = 0; i < mem->nr_runs && at < end; i++) {
+		const struct gkv_run *r = &mem->runs[i];
+		u64 start = (u64)r->start << PAGE_SHIFT;
+		u64 stop = start + ((u64)r->npages << PAGE_SHIFT);
+
+		if (at >= stop)
+			continue;
+		/* Slow for the processor, and there may be a hundred gigabytes of it. */
+		for (u64 n; at < min(stop, end); at += n) {
+			n = min(min(stop, end) - at, PAGE_SIZE - offset_in_page(at));
+			memset_io((void __iomem __force *)mem->provider->kva +
+				  ((u64)r->first << PAGE_SHIFT) + at - start, 0, n);
+			cond_resched();
+		}
 	}
 }
 
@@ -241,8 +256,10 @@ struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struc
 	mutex_unlock(&p->lock);
 	if (ret)
 		goto fail;
-	/* What the last owner left is nobody's business. */
-	zero(p, at, npages);
+	mutex_lock(&mem->lock);
+	if (!mem->dead)
+		zero(mem, 0, (u64)npages << PAGE_SHIFT);
+	mutex_unlock(&mem->lock);
 	return mem;
 fail:
 	gkv_mem_abandon(mem);
@@ -343,6 +360,19 @@ void gkv_mem_revoke(struct gkv_mem *mem)
 	mutex_unlock(&mem->lock);
 }
 
+/* Is any of these bytes a queue pair's? They have one owner. */
+static bool in_queue(const struct gkv_mem *mem, u64 offset, u64 len)
+{
+	const struct gkv_part *part;
+
+	list_for_each_entry(part, &mem->users, node) {
+		if (part->obj->is_qp && offset < part->offset + part->len &&
+		    part->offset < offset + len)
+			return true;
+	}
+	return false;
+}
+
 int gkv_obj_attach(struct gkv_obj *obj, unsigned int index, struct gkv_mem *mem, u64 offset,
 		   u64 len)
 {
@@ -351,6 +381,12 @@ int gkv_obj_attach(struct gkv_obj *obj, unsigned int index, struct gkv_mem *mem,
 	guard(mutex)(&mem->lock);
 	if (mem->dead)
 		return -ENODEV;
+	if (obj->is_qp) {
+		if (in_queue(mem, offset, len))
+			return -EBUSY;
+		if (mem->provider)
+			zero(mem, offset, len);
+	}
 	part->obj = obj;
 	part->mem = mem;
 	part->offset = offset;

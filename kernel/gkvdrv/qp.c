@@ -50,6 +50,10 @@ static int place(struct gkv_obj *obj, unsigned int i, const struct gkvdrv_part *
 				  "%s: %llu bytes at %llu are not within the region of %llu",
 				  part_names[i], len, a->offset, region->len);
 	ret = gkv_obj_attach(obj, i, region->mem, a->offset, len);
+	if (ret == -EBUSY)
+		return gkv_refuse(why, ret, GKVDRV_WHY_OVERLAP,
+				  "%s: some of the %llu bytes at %llu are in a queue pair",
+				  part_names[i], len, a->offset);
 	return ret ? gkv_refuse(why, ret, GKVDRV_WHY_REVOKED, "%s: the region is revoked",
 				part_names[i]) : 0;
 }
