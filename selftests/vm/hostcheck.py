@@ -116,7 +116,9 @@ def line_at(view, at, base):
 
 
 def is_action(request):
-    return request.split(" ")[0].endswith("-fill")
+    """Whether the host only does something, which is no result unless it fails."""
+    verb = request.split(" ")[0]
+    return verb.endswith("-fill") or verb in ("start", "stop")
 
 
 class Host:
@@ -124,13 +126,16 @@ class Host:
 
     VERBS = {"fill": (3, 4), "has": (3, 4), "lacks": (1, 2), "holds": (2, 2)}
 
-    def __init__(self, files):
+    def __init__(self, files, hooks=None):
         self.files = files
+        self.hooks = hooks
 
     def request(self, text):
-        """Runs "TARGET-VERB NUMBER..."; returns None when it holds, else why not."""
+        """Runs "TARGET-VERB NUMBER..." or a hook; returns None when it holds, else why not."""
         try:
             words = text.split()
+            if self.hooks and len(words) > 1 and words[0] in ("start", "wait", "stop", "run"):
+                return self.hooks.request(text)
             target, _, verb = words[0].rpartition("-")
             if verb not in self.VERBS or target not in ("vram", "vram2", "ram", "disk"):
                 return f"unknown request {text!r}"

@@ -77,13 +77,13 @@ class Archive:
         self.names = set()
         self.inode = 0
 
-    def entry(self, name, mode, data=b"", device=(0, 0)):
+    def entry(self, name, mode, data=b"", device=(0, 0), mtime=0):
         name = name.strip("/")
         if name in self.names:
             return
         self.names.add(name)
         self.inode += 1
-        fields = (self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+        fields = (self.inode, mode, 0, 0, 1, mtime, len(data), 0, 0, *device, len(name) + 1, 0)
         header = b"070701" + b"".join(b"%08x" % field for field in fields)
         body = header + name.encode() + b"\0"
         body += b"\0" * (-len(body) % 4)
@@ -95,21 +95,22 @@ class Archive:
             self.directory(parent)
         self.entry(name, stat.S_IFDIR | 0o755)
 
-    def file(self, name, data, mode=0o755):
+    def file(self, name, data, mode=0o755, mtime=0):
         self.directory(os.path.dirname(name.strip("/")) or ".")
-        self.entry(name, stat.S_IFREG | mode, data)
+        self.entry(name, stat.S_IFREG | mode, data, mtime=mtime)
 
     def symlink(self, name, target):
         self.directory(os.path.dirname(name.strip("/")))
         self.entry(name, stat.S_IFLNK | 0o777, target.encode())
 
-    def copy(self, path, name):
-        """A file of this machine; a dynamic program brings its libraries."""
+    def copy(self, path, name, alone=False):
+        """A file of this machine; unless alone, a dynamic program brings its libraries."""
         with open(path, "rb") as file:
             data = file.read()
-        self.file(name, data, 0o755 if os.access(path, os.X_OK) else 0o644)
-        if data.startswith(b"\x7fELF") and b"ld-linux" in data[:4096]:
-            for library in libraries(path):
+        self.file(name, data, 0o755 if os.access(path, os.X_OK) else 0o644,
+                  int(os.stat(path).st_mtime))
+        if not alone and data.startswith(b"\x7fELF") and b"ld-linux" in data[:4096]:
+            for library in libraries(["ldd", path]):
                 self.copy(library, library)
 
     def bytes(self):
@@ -117,12 +118,38 @@ class Archive:
         return b"".join(self.parts)
 
 
-def libraries(path):
-    """What the dynamic linker would load for the program, itself included."""
-    result = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+def libraries(command):
+    """What the dynamic linker would load, itself included; command is ldd or the linker itself."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     if "not found" in result.stdout:
-        raise Error(f"{path} lacks libraries here:\n{result.stdout}")
+        raise Error(f"{command[-1]} lacks libraries:\n{result.stdout}")
     return re.findall(r"(?:=>\s+|^\s+)(/\S+)", result.stdout, re.MULTILINE)
+
+
+def add_python(archive, root):
+    """Python of the root, with what its standard library has but for its tests and tools."""
+    binary = os.path.realpath(os.path.join(root.path, "usr/bin/python3"))
+    version = os.path.basename(binary)
+    paths = [binary]
+    for base, folders, files in os.walk(os.path.join(root.path, "usr/lib", version)):
+        folders[:] = [name for name in folders if not name.startswith("config-") and name not in (
+            "test", "idlelib", "ensurepip", "lib2to3", "pydoc_data", "turtledemo", "tkinter")]
+        # Links into the root's /etc lead nowhere from here.
+        paths += [path for name in files if os.path.isfile(path := os.path.join(base, name))]
+    for path in paths:
+        archive.copy(path, os.path.relpath(path, root.path), alone=True)
+    # The linker of the root, so that its own libraries are found and not this machine's.
+    folder = os.path.join(root.path, "usr/lib/x86_64-linux-gnu")
+    linker = os.path.join(folder, "ld-linux-x86-64.so.2")
+    needed = {linker}
+    for path in paths:
+        if path == binary or path.endswith(".so"):
+            needed |= set(libraries([linker, "--library-path", folder, "--list", path]))
+    for path in sorted(needed):
+        archive.copy(path, os.path.relpath(path, root.path).removeprefix("usr/"), alone=True)
+    archive.symlink("lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
+    archive.symlink("usr/bin/python3", version)
+    archive.symlink("usr/bin/env", "/bin/busybox")
 
 
 def kernel_module(path):
@@ -170,11 +197,13 @@ def build(root, kernel, init, environment, modules, own_modules, programs, files
     for path in own_modules:
         name, data = kernel_module(path)
         archive.file(f"modules/{name}", data, 0o644)
+    if any(word.split()[0].endswith(".py") for word in programs):
+        add_python(archive, root)
     names = []
     for program in programs:
         path, *arguments = program.split()
         name = os.path.basename(path)
-        archive.copy(path, f"tests/{name}")  # once, however often it runs
+        archive.copy(path, f"tests/{name}")
         names.append(" ".join([name, *arguments]))
     for path in files:
         source, _, target = path.partition(":")

@@ -6,10 +6,12 @@ What can be judged without a machine is; the rest boots guests that warn, panic,
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 
+import hooks
 import hostcheck
 import klog
 import tap
@@ -146,6 +148,25 @@ class Suite:
                     problems.append(f"{request!r}: {why}")
         self.check("the host finds the pattern where it is and nowhere else", problems)
 
+    def hooks(self):
+        problems, said = [], []
+        with tempfile.NamedTemporaryFile() as file:
+            programs = hooks.Hooks(["good=sh -c 'echo $GKV_VM_VRAM $0' ", "bad=false",
+                                    "long=sleep 100"], {"vram": file.name}, said.append)
+            host = hostcheck.Host({}, programs)
+            for request, good in (("run good x", True), ("run bad", False), ("run ugly", False),
+                                  ("wait good", False), ("start long", True),
+                                  ("start long", False), ("stop long", True),
+                                  ("start long", True)):
+                why = host.request(request)
+                if (why is None) != good:
+                    problems.append(f"{request!r}: {why}")
+            if said[:1] != [f"# good: {file.name} x"]:
+                problems.append(f"the program said {said}")
+            if programs.end() != ["long"]:
+                problems.append("one that still runs is not named")
+        self.check("programs on the host run for the guest", problems)
+
     # ---- With one ---------------------------------------------------------------------------------
 
     def boot(self, name, programs, want, good=False, options=()):
@@ -166,9 +187,11 @@ class Suite:
         self.check(name, problems)
 
     def machines(self):
-        self.boot("a good run is good", ["pass.sh"], [
-            "ok 1 - pass.sh: first", "ok 2 - pass.sh: third # SKIP", "pass.sh: host sees vram-has 7",
-            "ok 5 - the guest ran all 1 programs", "ok 6 - ", "ok 7 - ", "1..7"], good=True)
+        self.boot("a good run is good", ["pass.sh", "pass.py"], [
+            "ok 1 - pass.sh: first", "ok 2 - pass.sh: second # SKIP", "pass.sh: host sees vram-has 7",
+            "ok 5 - pass.sh: host sees run echo hello", "# echo: hello", "ok 7 - pass.py:",
+            "ok 8 - the guest ran all 2 programs", "ok 9 - ", "ok 10 - ", "1..10"],
+                  good=True, options=["--hook", "echo=echo"])
         liars = ["few", "many", "none", "planless", "silent", "renumber", "status", "denies",
                  "totals", "killed", "hangs", "absent", "forges"]
         self.boot("guests that lie about their results fail, each for its own reason",
@@ -204,7 +227,29 @@ class Suite:
                                     check=False)
             if result.returncode != 2 or want not in result.stderr:
                 problems += [f"{extra}: {result.returncode}", result.stdout, result.stderr]
+        # root.sh asks these first; nothing is made.
+        for stub, want in (("mmdebstrap", "mmdebstrap is missing"), ("id", "takes root")):
+            with tempfile.TemporaryDirectory() as folder:
+                self.path_without(folder, stub)
+                result = subprocess.run(["bash", os.path.join(HERE, "root.sh"),
+                                         os.path.join(folder, "cache")], env={"PATH": folder},
+                                        capture_output=True, text=True, check=False)
+                if result.returncode == 0 or want not in result.stderr or \
+                        os.path.exists(os.path.join(folder, "cache")):
+                    problems += [f"root.sh: {result.returncode}", result.stdout, result.stderr]
         self.check("what is missing is named", problems)
+
+    @staticmethod
+    def path_without(folder, name):
+        """A folder for PATH with all that root.sh needs but this one, or with an "id" of a user."""
+        for tool in ("bash", "uname", "apt-get", "dpkg-deb", "mmdebstrap", "xz", "flock", "unshare",
+                     "id", "sha256sum", "cut", "grep", "find"):
+            if tool != name:
+                os.symlink(shutil.which(tool) or "/bin/true", os.path.join(folder, tool))
+        if name == "id":
+            with open(os.path.join(folder, "id"), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho 1000\n")
+            os.chmod(file.name, 0o755)
 
 
 def main():
@@ -217,6 +262,7 @@ def main():
     suite.logs()
     suite.programs()
     suite.patterns()
+    suite.hooks()
     if not options.no_boot:
         suite.arguments()
         suite.machines()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import hooks
 import hostcheck
 import initramfs
 import klog
@@ -35,7 +36,8 @@ class Run:
         self.writer = writer
         self.secret = "gkv-" + secrets.token_hex(8)
         self.machine = machine.Machine(options)
-        self.host = hostcheck.Host(self.machine.files)
+        self.hooks = hooks.Hooks(options.hook, self.machine.files, writer.out)
+        self.host = hostcheck.Host(self.machine.files, self.hooks)
         self.program = None
         self.begun = self.ended = 0
         self.done = None
@@ -79,7 +81,6 @@ class Run:
 
     def request(self, verdict, text):
         why = self.host.request(text)
-        # What the host only does, like filling, is no result unless it fails.
         if verdict and (why or not hostcheck.is_action(text)):
             name = f"{self.program.name}: " if self.program else ""
             self.writer.result(why is None, f"{name}host sees {text}", [why] if why else [])
@@ -173,6 +174,7 @@ class Run:
         complete = bool(dmesg) and dmesg[-1] == f"{self.secret} end of log"
         if self.program:
             self.program.end(None)
+        self.problems += [f"hook {name} still ran at the end" for name in self.hooks.end()]
         planned = len(self.options.programs)
         why = []
         if status is None:
@@ -233,6 +235,7 @@ def command_run(options):
         writer.out(f"# {time.monotonic() - run.started:.1f} s")
         run.keep()
     finally:
+        run.hooks.end()
         run.machine.remove()
     if not options.first:
         writer.out(f"1..{writer.count}")
@@ -279,6 +282,8 @@ def parse():
         help="put into /modules, for programs to load")
     add("--files", nargs="+", default=[], metavar="FILE[:PATH]",
         help="put into /files, or at PATH; programs bring their libraries")
+    add("--hook", action="append", default=[], metavar="NAME=COMMAND",
+        help="a program on the host that the guest may start; GKV_VM_VRAM and so on name the files")
     add("--env", action="append", default=[], metavar="NAME=VALUE")
     add("--append", action="append", default=[], help="to the kernel's command line")
     add("--qemu", action="append", default=[], metavar="ARGUMENT", help="to QEMU's")
