@@ -50,6 +50,9 @@ int gkv_foreign_add(struct gkv_call *call)
 		return -EPERM;
 	if (a->id || a->kind || a->nr_objects || a->used || a->bus || a->bdf > 0xffff)
 		return -EINVAL;
+	ret = gkv_need_p2pdma(&call->why);
+	if (ret)
+		return ret;
 	pdev = pci_get_domain_bus_and_slot(a->domain, a->bdf >> 8, a->bdf & 0xff);
 	if (!pdev)
 		return gkv_refuse(&call->why, -ENODEV, GKVDRV_WHY_DEVICE,

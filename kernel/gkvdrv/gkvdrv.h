@@ -58,6 +58,8 @@ struct gkv_why {
 /* Note why; returns @err, a negative errno. */
 __printf(4, 5)
 int gkv_refuse(struct gkv_why *why, int err, u32 reason, const char *fmt, ...);
+/* Comes before what else may be wrong with VRAM: nothing will help. */
+int gkv_need_p2pdma(struct gkv_why *why);
 
 /* ---- ioctl.c: arguments in, results out ---- */
 

@@ -199,6 +199,9 @@ int gkv_region_import(struct gkv_call *call)
 
 	if (a->rsvd)
 		return -EINVAL;
+	ret = gkv_need_p2pdma(&call->why);
+	if (ret)
+		return ret;
 	dmabuf = dma_buf_get(a->dmabuf);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);

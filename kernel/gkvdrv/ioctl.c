@@ -31,13 +31,22 @@ static int copy_reason(struct gkv_call *call)
 	size_t len = strlen(call->why.text) + 1;
 
 	head->reason = call->why.reason;
-	if (!head->text || !head->text_len)
+	if (!call->why.reason || !head->text || !head->text_len)
 		return 0;
 	if (len > head->text_len) {
 		len = head->text_len;
 		call->why.text[len - 1] = '\0';
 	}
 	return copy_to_user(u64_to_user_ptr(head->text), call->why.text, len) ? -EFAULT : 0;
+}
+
+static int clear_reason(struct gkv_call *call)
+{
+	struct gkvdrv_head *head = &call->arg.head;
+
+	if (!head->text || !head->text_len)
+		return 0;
+	return put_user('\0', (char __user *)u64_to_user_ptr(head->text));
 }
 
 static int run(const struct gkv_ioctl *op, struct gkv_call *call, void __user *uarg, u32 size)
@@ -48,6 +57,9 @@ static int run(const struct gkv_ioctl *op, struct gkv_call *call, void __user *u
 		return ret;
 	if (call->arg.head.flags)
 		return -EOPNOTSUPP;
+	/* What cannot be answered is not done. */
+	if (put_user(0, &((struct gkvdrv_head __user *)uarg)->reason) || clear_reason(call))
+		return -EFAULT;
 	ret = op->fn(call);
 	/* What the caller sees of a refusal is the reason; of a success, everything. */
 	if (copy_reason(call) || copy_to_user(uarg, &call->arg, min(size, op->size)))

@@ -41,9 +41,6 @@ static int check_span(struct pci_dev *pdev, int bar, u64 offset, u64 len, struct
 		return gkv_refuse(why, -EINVAL, GKVDRV_WHY_ALIGN,
 				  "%s: BAR %d, %#llx bytes at address %#llx: both must be multiples of %#llx",
 				  pci_name(pdev), bar, len, start, align);
-	if (!IS_ENABLED(CONFIG_PCI_P2PDMA))
-		return gkv_refuse(why, -EOPNOTSUPP, GKVDRV_WHY_P2PDMA,
-				  "this kernel is built without CONFIG_PCI_P2PDMA");
 	return 0;
 }
 
@@ -219,7 +216,9 @@ struct gkv_provider *gkv_provider_create(struct pci_dev *pdev, int bar, u64 offs
 	int ret;
 
 	device_lock_assert(&pdev->dev);
-	ret = check_span(pdev, bar, offset, len, why);
+	ret = gkv_need_p2pdma(why);
+	if (!ret)
+		ret = check_span(pdev, bar, offset, len, why);
 	if (ret)
 		return ERR_PTR(ret);
 	p = provider_alloc(pdev, bar, offset, len, kind);

@@ -119,11 +119,7 @@ static int check(const struct gkvdrv_qp *a, struct gkv_why *why)
 	if (a->dstrd > 15)
 		return gkv_refuse(why, -EINVAL, GKVDRV_WHY_SIZE, "doorbell stride %u is above 15",
 				  a->dstrd);
-	if (a->mode && !IS_ENABLED(CONFIG_PCI_P2PDMA))
-		return gkv_refuse(why, -EOPNOTSUPP, GKVDRV_WHY_P2PDMA,
-				  "memory mode %#x: this kernel is built without CONFIG_PCI_P2PDMA",
-				  a->mode);
-	return 0;
+	return a->mode ? gkv_need_p2pdma(why) : 0;
 }
 
 int gkv_qp_create(struct gkv_call *call)

@@ -75,8 +75,11 @@ int gkv_reach(struct gkv_call *call)
 	struct gkvdrv_reach *a = &call->arg.reach;
 	struct inode *inode;
 
-	if (a->rsvd || a->map || a->distance)
+	if (a->rsvd)
 		return -EINVAL;
+	/* One argument may be used for one disk after the other. */
+	a->map = 0;
+	a->distance = 0;
 	if (READ_ONCE(obj->parts[0].mem->dead))
 		return gkv_refuse(&call->why, -ENODEV, GKVDRV_WHY_REVOKED, "the region is revoked");
 	CLASS(fd, f)(a->blkdev);

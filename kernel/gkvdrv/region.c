@@ -11,8 +11,10 @@ int gkv_region_alloc(struct gkv_call *call)
 	struct gkv_provider *p;
 	struct gkv_mem *mem;
 	struct gkv_obj *obj;
-	int ret;
+	int ret = gkv_need_p2pdma(&call->why);
 
+	if (ret)
+		return ret;
 	if (!a->len || !PAGE_ALIGNED(a->len))
 		return gkv_refuse(&call->why, -EINVAL, GKVDRV_WHY_ALIGN,
 				  "%llu bytes are no multiple of the page size, %lu", a->len,
