@@ -52,6 +52,10 @@ int gkv_open(void);
 int region_alloc(int gkv, uint32_t provider, uint64_t len);
 /* Report of a part, without runs. */
 int report(int fd, uint32_t part, struct gkvdrv_report *r);
+/* It is reported as revoked, and nothing of where it was. */
+bool is_gone(int fd, uint32_t part);
+int gkv_revoke(int fd);
+int gkv_notify(int fd, int event);
 /* The provider on a function, of a kind; its identifier, or -ENOENT. */
 int provider_of(int gkv, const char *bdf, uint32_t kind, struct gkvdrv_provider *p);
 int provider_add(int gkv, const char *bdf, uint32_t bar, uint64_t offset, uint64_t len);

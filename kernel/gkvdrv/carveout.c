@@ -30,22 +30,31 @@ static int carveout_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	struct gkv_why why = { };
 	struct gkv_provider *p;
 
+	if (bar < 0 || bar >= PCI_STD_NUM_BARS)
+		return dev_err_probe(&pdev->dev, -EINVAL, "gkvdrv: there is no BAR %d\n", bar);
 	ret = pcim_enable_device(pdev);
 	if (ret)
 		return ret;
-	p = gkv_provider_create(pdev, bar, 0, bar < 0 ? 0 : pci_resource_len(pdev, bar),
-				GKVDRV_CARVEOUT, &why);
-	if (IS_ERR(p))
+	/* Nobody else maps it, not even through sysfs. */
+	ret = pci_request_region(pdev, bar, KBUILD_MODNAME);
+	if (ret)
+		return dev_err_probe(&pdev->dev, ret, "gkvdrv: BAR %d is taken\n", bar);
+	p = gkv_provider_create(pdev, bar, 0, pci_resource_len(pdev, bar), GKVDRV_CARVEOUT, &why);
+	if (IS_ERR(p)) {
+		pci_release_region(pdev, bar);
 		return dev_err_probe(&pdev->dev, PTR_ERR(p), "gkvdrv: %s\n", why.text);
-	/* DMA by others to this function, and by its own doorbell writers. */
-	pci_set_master(pdev);
+	}
 	pci_set_drvdata(pdev, p);
 	return 0;
 }
 
 static void carveout_remove(struct pci_dev *pdev)
 {
-	gkv_provider_destroy(pci_get_drvdata(pdev));
+	struct gkv_provider *p = pci_get_drvdata(pdev);
+	int bar = p->bar;
+
+	gkv_provider_destroy(p);
+	pci_release_region(pdev, bar);
 }
 
 static const struct pci_device_id carveout_ids[] = {

@@ -79,7 +79,7 @@ static struct gkv_provider *take(struct pci_dev *pdev, u32 id)
 
 	mutex_lock(&foreign_lock);
 	list_for_each_entry(f, &foreigners, node) {
-		if ((pdev && f->provider->pdev == pdev) || f->provider->id == id) {
+		if (f->provider->pdev == pdev && (!id || f->provider->id == id)) {
 			p = f->provider;
 			list_del(&f->node);
 			kfree(f);
@@ -90,30 +90,60 @@ static struct gkv_provider *take(struct pci_dev *pdev, u32 id)
 	return p;
 }
 
+/* The function of the foreign provider @id, or of any (0), with a reference; or NULL. */
+static struct pci_dev *function_of(u32 id)
+{
+	struct foreign *f;
+
+	guard(mutex)(&foreign_lock);
+	list_for_each_entry(f, &foreigners, node) {
+		if (!id || f->provider->id == id)
+			return pci_dev_get(f->provider->pdev);
+	}
+	return NULL;
+}
+
+/* Its driver is not unbound meanwhile: pages would go under us. */
+static bool withdraw(struct pci_dev *pdev, u32 id)
+{
+	struct gkv_provider *p;
+
+	device_lock(&pdev->dev);
+	p = take(pdev, id);
+	if (p)
+		gkv_provider_destroy(p);
+	device_unlock(&pdev->dev);
+	return p;
+}
+
 int gkv_foreign_del(struct gkv_call *call)
 {
 	u32 id = call->arg.provider.id;
-	struct gkv_provider *p;
+	struct pci_dev *pdev;
+	bool found = false;
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	p = id ? take(NULL, id) : NULL;
-	if (!p)
+	pdev = id ? function_of(id) : NULL;
+	if (pdev) {
+		found = withdraw(pdev, id);
+		pci_dev_put(pdev);
+	}
+	if (!found)
 		return gkv_refuse(&call->why, -ENOENT, GKVDRV_WHY_PROVIDER,
 				  "there is no foreign provider %u", id);
-	gkv_provider_destroy(p);
 	return 0;
 }
 
 /* Its driver is about to let go: the pages go with its resources, right after. */
 static int unbinding(struct notifier_block *nb, unsigned long action, void *data)
 {
-	struct device *dev = data;
+	struct pci_dev *pdev = to_pci_dev(data);
 	struct gkv_provider *p;
 
 	if (action != BUS_NOTIFY_UNBIND_DRIVER)
 		return NOTIFY_DONE;
-	while ((p = take(to_pci_dev(dev), 0)))
+	while ((p = take(pdev, 0)))
 		gkv_provider_destroy(p);
 	return NOTIFY_OK;
 }
@@ -127,20 +157,11 @@ int gkv_foreign_init(void)
 
 void gkv_foreign_exit(void)
 {
-	struct gkv_provider *p;
-	struct foreign *f;
+	struct pci_dev *pdev;
 
-	bus_unregister_notifier(&pci_bus_type, &unbind_block);
-	for (;;) {
-		mutex_lock(&foreign_lock);
-		f = list_first_entry_or_null(&foreigners, struct foreign, node);
-		p = f ? f->provider : NULL;
-		if (f)
-			list_del(&f->node);
-		mutex_unlock(&foreign_lock);
-		kfree(f);
-		if (!p)
-			break;
-		gkv_provider_destroy(p);
+	while ((pdev = function_of(0))) {
+		withdraw(pdev, 0);
+		pci_dev_put(pdev);
 	}
+	bus_unregister_notifier(&pci_bus_type, &unbind_block);
 }

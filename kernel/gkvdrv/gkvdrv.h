@@ -16,7 +16,7 @@
  * Lock order:
  *
  *   mmap_lock -> dma_resv -> gkv_mem.lock -> gkv_obj.sem -> (fs_reclaim, i_mmap_rwsem)
- *   gkv_providers_lock -> gkv_provider.lock
+ *   device lock -> gkv_providers_lock -> gkv_provider.lock -> gkv_mem.lock
  *
  * Nothing that takes mmap_lock (user copies included) runs under any of them, except
  * that the fault handler takes gkv_obj.sem under mmap_lock.
@@ -170,7 +170,7 @@ struct gkv_run {
 };
 
 struct gkv_mem {
-	struct kref ref;		/* one for each part, one until the pages are gone */
+	struct kref ref;		/* one for each part, one for its maker, one for its pages */
 	unsigned long npages;
 	struct gkv_charge *charge;
 
@@ -187,13 +187,16 @@ struct gkv_mem {
 
 	struct mutex lock;		/* what follows */
 	struct list_head users;		/* struct gkv_part.node */
-	bool claimed;			/* its pages are its own */
+	bool made;			/* a part uses it; until then its maker gives the pages back */
 	bool dead;			/* they go, or are gone */
-	bool draining;			/* the work below gives them back */
 	struct delayed_work drain;
 	unsigned long drain_since;	/* jiffies */
 };
 
+/*
+ * Making one: the maker has a reference, and drops it when a part is attached. A revocation
+ * meanwhile only marks the mem; the maker finds out and abandons it.
+ */
 struct gkv_mem *gkv_mem_host(unsigned long npages, struct gkv_why *why);
 /* Zeroed pages of a carve-out. */
 struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struct gkv_why *why);
@@ -201,7 +204,7 @@ struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struc
 struct gkv_mem *gkv_mem_alloc(struct gkv_provider *p);
 /* Claim the pages that @runs names, and put the mem on the provider's list. */
 int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why);
-/* Undo any of the above: no part was ever attached. */
+/* Undo any of the above, when no part was ever attached; drops the maker's reference. */
 void gkv_mem_abandon(struct gkv_mem *mem);
 void gkv_mem_get(struct gkv_mem *mem);
 void gkv_mem_put(struct gkv_mem *mem);
@@ -222,6 +225,7 @@ struct gkv_part {
 	u64 offset, len;
 	unsigned long pgoff, npages;	/* of the object's mappings */
 	bool uncached;			/* in VRAM: not even write-combining */
+	bool own;			/* a queue pair's, allocated with it */
 };
 
 struct gkv_obj {
@@ -270,7 +274,7 @@ extern unsigned int gkv_max_queue_depth;
 extern unsigned int gkv_max_user_objects;
 extern u64 gkv_max_user_bytes;
 
-/* Since the module was loaded. */
+/* Since the module was loaded. @revoked: descriptors. */
 struct gkv_counters {
 	atomic64_t regions, imports, qps, revoked, refused, faults, sigbus;
 };

@@ -25,8 +25,12 @@
  */
 static void invalidated(struct dma_buf_attachment *attach)
 {
+	struct gkv_mem *mem = attach->importer_priv;
+
 	dma_resv_assert_held(attach->dmabuf->resv);
-	gkv_mem_revoke(attach->importer_priv);
+	/* While it is pinned it may move yet, to VRAM. */
+	if (mem->sgt)
+		gkv_mem_revoke(mem);
 }
 
 static const struct dma_buf_attach_ops attach_ops = {
@@ -195,6 +199,7 @@ int gkv_region_import(struct gkv_call *call)
 	struct dma_buf *dmabuf;
 	struct gkv_mem *mem;
 	struct gkv_obj *obj;
+	unsigned int nr_runs;
 	int ret;
 
 	if (a->rsvd)
@@ -205,6 +210,11 @@ int gkv_region_import(struct gkv_call *call)
 	dmabuf = dma_buf_get(a->dmabuf);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
+	if (!(dmabuf->file->f_mode & FMODE_WRITE)) {
+		ret = gkv_refuse(&call->why, -EACCES, GKVDRV_WHY_EXPORTER,
+				 "the buffer is exported for reading only");
+		goto put;
+	}
 	ret = check_range(a, dmabuf->size, &call->why);
 	if (ret)
 		goto put;
@@ -228,12 +238,14 @@ int gkv_region_import(struct gkv_call *call)
 		kfree(obj);
 		goto put;
 	}
+	nr_runs = mem->nr_runs;
+	gkv_mem_put(mem);
 	ret = gkv_call_give(call, gkv_obj_file(obj));
 	if (ret)
 		goto put;
 	a->fd = call->new_fd;
 	atomic64_inc(&gkv_counters.imports);
-	trace_gkv_import(a->provider, a->len, mem->nr_runs);
+	trace_gkv_import(a->provider, a->len, nr_runs);
 put:
 	dma_buf_put(dmabuf);
 	return ret;

@@ -35,7 +35,8 @@ static int info(struct gkv_call *call)
 }
 
 static const struct gkv_ioctl ioctls[] = {
-	GKV_IOCTL(GKVDRV_INFO, info, gkvdrv_info, user_bytes),
+	/* Callers of any version learn what the module's is. */
+	GKV_IOCTL(GKVDRV_INFO, info, gkvdrv_info, abi),
 	GKV_IOCTL(GKVDRV_PROVIDER_INFO, gkv_provider_info, gkvdrv_provider, bus),
 	GKV_IOCTL(GKVDRV_PROVIDER_ADD, gkv_foreign_add, gkvdrv_provider, bus),
 	GKV_IOCTL(GKVDRV_PROVIDER_DEL, gkv_foreign_del, gkvdrv_provider, bus),
@@ -49,8 +50,17 @@ static long gkv_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return gkv_ioctl_run(ioctls, ARRAY_SIZE(ioctls), file, cmd, arg);
 }
 
+/* The device is there before everything behind it is, and may go again. */
+static bool ready;
+
+static int gkv_open(struct inode *inode, struct file *file)
+{
+	return smp_load_acquire(&ready) ? 0 : -EAGAIN;
+}
+
 static const struct file_operations gkv_fops = {
 	.owner = THIS_MODULE,
+	.open = gkv_open,
 	.unlocked_ioctl = gkv_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 };
@@ -83,6 +93,7 @@ static int __init gkv_init(void)
 		goto foreign;
 	if (!IS_ENABLED(CONFIG_PCI_P2PDMA))
 		pr_info("this kernel is built without CONFIG_PCI_P2PDMA: host memory only\n");
+	smp_store_release(&ready, true);
 	return 0;
 
 foreign:

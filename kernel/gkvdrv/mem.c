@@ -7,6 +7,7 @@
 #include <linux/bitmap.h>
 #include <linux/cleanup.h>
 #include <linux/io.h>
+#include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
 
 #include "gkvdrv.h"
@@ -56,6 +57,7 @@ struct gkv_mem *gkv_mem_alloc(struct gkv_provider *p)
 	if (!mem)
 		return NULL;
 	kref_init(&mem->ref);
+	kref_get(&mem->ref);
 	INIT_LIST_HEAD(&mem->node);
 	INIT_LIST_HEAD(&mem->users);
 	INIT_DELAYED_WORK(&mem->drain, drain);
@@ -112,7 +114,6 @@ struct gkv_mem *gkv_mem_host(unsigned long npages, struct gkv_why *why)
 		return ERR_PTR(ret);
 	}
 	mem->npages = npages;
-	mem->claimed = true;
 	mem->pages = kvcalloc(npages, sizeof(*mem->pages), GFP_KERNEL_ACCOUNT);
 	for (unsigned long i = 0; mem->pages && i < npages; i++) {
 		mem->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
@@ -127,44 +128,26 @@ struct gkv_mem *gkv_mem_host(unsigned long npages, struct gkv_why *why)
 	return mem;
 }
 
-/* Caller holds p->lock. */
-static void mark(struct gkv_mem *mem, bool used)
+/* Caller holds p->lock, and has set the bits of the pages. */
+static void settle(struct gkv_mem *mem)
 {
 	struct gkv_provider *p = mem->provider;
 
-	for (unsigned int i = 0; i < mem->nr_runs; i++) {
-		const struct gkv_run *r = &mem->runs[i];
-
-		if (used)
-			bitmap_set(p->used, r->first, r->npages);
-		else
-			bitmap_clear(p->used, r->first, r->npages);
-	}
-	if (used) {
-		p->nr_used += mem->npages;
-		p->nr_mems++;
-		list_add_tail(&mem->node, &p->mems);
-	} else {
-		p->nr_used -= mem->npages;
-		p->nr_mems--;
-		list_del_init(&mem->node);
-	}
+	p->nr_used += mem->npages;
+	WRITE_ONCE(p->nr_mems, p->nr_mems + 1);
+	list_add_tail(&mem->node, &p->mems);
 }
 
-/* Its pages are the mem's from here on. Caller holds p->lock. */
-static int settle(struct gkv_mem *mem, struct gkv_why *why)
+/* Caller holds p->lock. */
+static void clear_used(struct gkv_mem *mem, unsigned int nr_runs)
 {
-	struct gkv_provider *p = mem->provider;
+	for (unsigned int i = 0; i < nr_runs; i++)
+		bitmap_clear(mem->provider->used, mem->runs[i].first, mem->runs[i].npages);
+}
 
-	if (p->dead)
-		return gkv_refuse(why, -ENODEV, GKVDRV_WHY_REVOKED, "provider %u is going", p->id);
-	guard(mutex)(&mem->lock);
-	if (mem->dead)
-		return gkv_refuse(why, -ENODEV, GKVDRV_WHY_REVOKED,
-				  "the exporter took the buffer away");
-	mem->claimed = true;
-	mark(mem, true);
-	return 0;
+static int gone(const struct gkv_provider *p, struct gkv_why *why)
+{
+	return gkv_refuse(why, -ENODEV, GKVDRV_WHY_REVOKED, "provider %u is going", p->id);
 }
 
 int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why)
@@ -172,34 +155,33 @@ int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why)
 	struct gkv_provider *p = mem->provider;
 
 	guard(mutex)(&p->lock);
+	if (p->dead)
+		return gone(p, why);
 	for (unsigned int i = 0; i < mem->nr_runs; i++) {
 		const struct gkv_run *r = &mem->runs[i];
 		unsigned long at = find_next_bit(p->used, r->first + r->npages, r->first);
 
-		if (at < r->first + r->npages)
+		if (at < r->first + r->npages) {
+			clear_used(mem, i);
 			return gkv_refuse(why, -EBUSY, GKVDRV_WHY_OVERLAP,
-					  "page %#lx of provider %u is in another region", at,
-					  p->id);
-		/* A buffer that names a page twice. */
-		for (unsigned int k = 0; k < i; k++) {
-			if (r->first < mem->runs[k].first + mem->runs[k].npages &&
-			    mem->runs[k].first < r->first + r->npages)
-				return gkv_refuse(why, -EINVAL, GKVDRV_WHY_OVERLAP,
-						  "segments %u and %u overlap", k, i);
+					  "page %#lx of provider %u is in another region, or twice in this one",
+					  at, p->id);
 		}
+		bitmap_set(p->used, r->first, r->npages);
+		cond_resched();
 	}
-	return settle(mem, why);
+	settle(mem);
+	return 0;
 }
 
 /*
- * What the last owner left is nobody's business. Under the lock, since the provider may be on its
- * way out: a mem that is dead may have no pages any more.
+ * What the last owner left is nobody's business. The pages stay meanwhile: the caller makes the
+ * mem, or holds its lock and saw that it lives.
  */
-static void zero(struct gkv_mem *mem, u64 at, u64 len)
+static int zero(struct gkv_mem *mem, u64 at, u64 len)
 {
 	u64 end = at + len;
 
-	lockdep_assert_held(&mem->lock);
 	for (unsigned int i = 0; i < mem->nr_runs && at < end; i++) {
 		const struct gkv_run *r = &mem->runs[i];
 		u64 start = (u64)r->start << PAGE_SHIFT;
@@ -213,8 +195,13 @@ static void zero(struct gkv_mem *mem, u64 at, u64 len)
 			memset_io((void __iomem __force *)mem->provider->kva +
 				  ((u64)r->first << PAGE_SHIFT) + at - start, 0, n);
 			cond_resched();
+			if (READ_ONCE(mem->dead))
+				return -ENODEV;
+			if (fatal_signal_pending(current))
+				return -EINTR;
 		}
 	}
+	return 0;
 }
 
 struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struct gkv_why *why)
@@ -245,22 +232,23 @@ struct gkv_mem *gkv_mem_vram(struct gkv_provider *p, unsigned long npages, struc
 	}
 	mutex_lock(&p->lock);
 	at = bitmap_find_next_zero_area(p->used, p->npages, 0, npages, 0);
-	if (at >= p->npages) {
+	if (p->dead) {
+		ret = gone(p, why);
+	} else if (at >= p->npages) {
 		ret = gkv_refuse(why, -ENOMEM, GKVDRV_WHY_NOMEM,
 				 "provider %u has no %lu pages in a row free, %lu of %lu are used",
 				 p->id, npages, p->nr_used, p->npages);
 	} else {
 		mem->runs[0] = (struct gkv_run){ .first = at, .npages = npages };
-		ret = settle(mem, why);
+		bitmap_set(p->used, at, npages);
+		settle(mem);
+		ret = 0;
 	}
 	mutex_unlock(&p->lock);
-	if (ret)
-		goto fail;
-	mutex_lock(&mem->lock);
-	if (!mem->dead)
-		zero(mem, 0, (u64)npages << PAGE_SHIFT);
-	mutex_unlock(&mem->lock);
-	return mem;
+	if (!ret)
+		ret = zero(mem, 0, (u64)npages << PAGE_SHIFT);
+	if (!ret)
+		return mem;
 fail:
 	gkv_mem_abandon(mem);
 	return ERR_PTR(ret);
@@ -288,8 +276,12 @@ static void give_back(struct gkv_mem *mem)
 		gkv_import_release(mem);
 	if (p) {
 		mutex_lock(&p->lock);
-		if (!list_empty(&mem->node))
-			mark(mem, false);
+		if (!list_empty(&mem->node)) {
+			clear_used(mem, mem->nr_runs);
+			p->nr_used -= mem->npages;
+			list_del_init(&mem->node);
+			WRITE_ONCE(p->nr_mems, p->nr_mems - 1);
+		}
 		mutex_unlock(&p->lock);
 		wake_up(&p->idle);
 	} else if (mem->pages) {
@@ -302,14 +294,12 @@ static void give_back(struct gkv_mem *mem)
 
 void gkv_mem_abandon(struct gkv_mem *mem)
 {
-	bool draining;
-
+	/* Nobody drains what has not been made. */
 	mutex_lock(&mem->lock);
-	mem->dead = true;
-	draining = mem->draining;
+	WRITE_ONCE(mem->dead, true);
 	mutex_unlock(&mem->lock);
-	if (!draining)
-		give_back(mem);
+	give_back(mem);
+	gkv_mem_put(mem);
 }
 
 /* No mapping is left, and none will come. */
@@ -329,17 +319,15 @@ static void drain(struct work_struct *work)
 	give_back(mem);
 }
 
-/* The reference that mem->ref starts with is the drain's. */
 static void retire(struct gkv_mem *mem)
 {
 	lockdep_assert_held(&mem->lock);
 	if (mem->dead)
 		return;
 	WRITE_ONCE(mem->dead, true);
-	/* Not an import yet: whoever makes it finds out. */
-	if (!mem->claimed)
+	/* Whoever makes it finds out. */
+	if (!mem->made)
 		return;
-	mem->draining = true;
 	mem->drain_since = jiffies;
 	queue_delayed_work(wq, &mem->drain, 0);
 }
@@ -384,9 +372,14 @@ int gkv_obj_attach(struct gkv_obj *obj, unsigned int index, struct gkv_mem *mem,
 	if (obj->is_qp) {
 		if (in_queue(mem, offset, len))
 			return -EBUSY;
-		if (mem->provider)
-			zero(mem, offset, len);
+		if (mem->provider && mem->made) {
+			int ret = zero(mem, offset, len);
+
+			if (ret)
+				return ret;
+		}
 	}
+	mem->made = true;
 	part->obj = obj;
 	part->mem = mem;
 	part->offset = offset;
@@ -414,7 +407,7 @@ void gkv_part_detach(struct gkv_part *part)
 
 int gkv_mem_init(void)
 {
-	wq = alloc_workqueue("gkvdrv", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	wq = alloc_workqueue("gkvdrv", WQ_UNBOUND, 0);
 	return wq ? 0 : -ENOMEM;
 }
 

@@ -70,9 +70,10 @@ void gkv_obj_kill(struct gkv_obj *obj)
 	if (!was_dead && obj->notify)
 		eventfd_signal(obj->notify);
 	up_write(&obj->sem);
-	if (was_dead)
-		return;
-	/* A fault that came first has its page in place; later ones see that it is dead. */
+	/*
+	 * A fault that came first has its page in place; later ones see that it is dead. Whoever
+	 * comes second zaps as well: it must not return before the first is done.
+	 */
 	unmap_mapping_range(&obj->mapping, 0, 0, 1);
 	wake_up_all(&obj->poll);
 }
@@ -173,15 +174,16 @@ static int obj_notify(struct gkv_call *call)
 	return 0;
 }
 
-/* A queue pair gives up itself; a region everything that lies in it. */
+/* A queue pair gives up itself and what is its own; a region everything that lies in it. */
 static int obj_revoke(struct gkv_call *call)
 {
 	struct gkv_obj *obj = call->file->private_data;
 
-	if (obj->is_qp)
-		gkv_obj_kill(obj);
-	else
-		gkv_mem_revoke(obj->parts[0].mem);
+	gkv_obj_kill(obj);
+	for (unsigned int i = 0; i < obj->nr_parts; i++) {
+		if (!obj->is_qp || obj->parts[i].own)
+			gkv_mem_revoke(obj->parts[i].mem);
+	}
 	return 0;
 }
 

@@ -31,6 +31,9 @@ static int check_span(struct pci_dev *pdev, int bar, u64 offset, u64 len, struct
 	    !(pci_resource_flags(pdev, bar) & IORESOURCE_MEM))
 		return gkv_refuse(why, -EINVAL, GKVDRV_WHY_BAR, "%s: BAR %d is not memory",
 				  pci_name(pdev), bar);
+	if (pci_resource_flags(pdev, bar) & IORESOURCE_UNSET || !pci_resource_start(pdev, bar))
+		return gkv_refuse(why, -EINVAL, GKVDRV_WHY_BAR, "%s: BAR %d has no address",
+				  pci_name(pdev), bar);
 	size = pci_resource_len(pdev, bar);
 	if (check_add_overflow(offset, len, &end) || !len || end > size)
 		return gkv_refuse(why, -EINVAL, GKVDRV_WHY_SIZE,
@@ -72,11 +75,13 @@ static int find_pages(struct gkv_provider *p, struct gkv_why *why)
 
 		if (!map)
 			continue;
-		p2p = map->type == MEMORY_DEVICE_PCI_P2PDMA;
+		/* A module that put operations of its own there counts references its way. */
+		p2p = map->type == MEMORY_DEVICE_PCI_P2PDMA &&
+		      !is_vmalloc_or_module_addr(map->ops);
 		put_dev_pagemap(map);
 		if (!p2p)
 			return gkv_refuse(why, -EBUSY, GKVDRV_WHY_CLAIMED,
-					  "%s: page %#lx of BAR %d belongs to a driver, and not as P2PDMA",
+					  "%s: page %#lx of BAR %d belongs to a driver, and not as plain P2PDMA memory",
 					  pci_name(p->pdev), i, p->bar);
 		have += step;
 		if (!(i % 65536))
@@ -101,6 +106,10 @@ static int make_pages(struct gkv_provider *p, struct gkv_why *why)
 		return gkv_refuse(why, -EBUSY, GKVDRV_WHY_MEMTYPE,
 				  "%s: the kernel makes no pages of BAR %d (error %d): its memory type may conflict with a mapping of its driver",
 				  pci_name(p->pdev), p->bar, ret);
+	case -ENOMEM:
+		return gkv_refuse(why, ret, GKVDRV_WHY_NOMEM,
+				  "%s: no memory to describe the pages of BAR %d",
+				  pci_name(p->pdev), p->bar);
 	default:
 		return gkv_refuse(why, ret, GKVDRV_WHY_CLAIMED,
 				  "%s: the kernel makes no pages of BAR %d: error %d",
@@ -108,20 +117,36 @@ static int make_pages(struct gkv_provider *p, struct gkv_why *why)
 	}
 }
 
+/* Where the pool has spans of other slices as well, it offers what it likes. */
+static void *take_span(struct gkv_provider *p)
+{
+	void *aside[16], *found = NULL;
+	unsigned int n = 0;
+
+	while (n < ARRAY_SIZE(aside)) {
+		void *kva = pci_alloc_p2pmem(p->pdev, p->len);
+
+		if (!kva)
+			break;
+		if (pci_p2pmem_virt_to_bus(p->pdev, kva) == p->bus) {
+			found = kva;
+			break;
+		}
+		aside[n++] = kva;
+	}
+	while (n)
+		pci_free_p2pmem(p->pdev, aside[--n], p->len);
+	return found;
+}
+
 /* Take the whole span out of the pool, and one reference on each page. */
 static int claim_pages(struct gkv_provider *p, struct gkv_why *why)
 {
-	p->kva = pci_alloc_p2pmem(p->pdev, p->len);
+	p->kva = take_span(p);
 	if (!p->kva)
 		return gkv_refuse(why, -EBUSY, GKVDRV_WHY_CLAIMED,
 				  "%s: some of the P2PDMA memory of BAR %d is in use (see p2pmem/available)",
 				  pci_name(p->pdev), p->bar);
-	if (pci_p2pmem_virt_to_bus(p->pdev, p->kva) != p->bus) {
-		pci_free_p2pmem(p->pdev, p->kva, p->len);
-		return gkv_refuse(why, -EBUSY, GKVDRV_WHY_CLAIMED,
-				  "%s: the span of BAR %d is not free in the P2PDMA pool",
-				  pci_name(p->pdev), p->bar);
-	}
 	/* One up to 6.14, none since. */
 	p->rest = page_ref_count(gkv_provider_page(p, 0));
 	for (unsigned long i = 0; i < p->npages; i++) {
@@ -139,10 +164,11 @@ static void release_pages_of(struct gkv_provider *p)
 		struct page *page = gkv_provider_page(p, i);
 
 		/* Every mem has waited for its own. */
-		if (page_ref_count(page) != 1)
+		if (page_ref_freeze(page, 1))
+			set_page_count(page, p->rest);
+		else
 			pr_err_ratelimited("%s: page %#lx of BAR %d has %d references\n",
 					   pci_name(p->pdev), i, p->bar, page_ref_count(page));
-		set_page_count(page, p->rest);
 		if (!(i % 65536))
 			cond_resched();
 	}
@@ -270,12 +296,6 @@ static struct gkv_mem *first_alive(struct gkv_provider *p)
 	return NULL;
 }
 
-static bool is_idle(struct gkv_provider *p)
-{
-	guard(mutex)(&p->lock);
-	return list_empty(&p->mems);
-}
-
 void gkv_provider_destroy(struct gkv_provider *p)
 {
 	struct gkv_mem *mem;
@@ -290,8 +310,11 @@ void gkv_provider_destroy(struct gkv_provider *p)
 		gkv_mem_put(mem);
 	}
 	/* DMA under way is short, and the memory is not ours to keep: no way but to wait. */
-	while (!wait_event_timeout(p->idle, is_idle(p), 10 * HZ))
+	while (!wait_event_timeout(p->idle, !READ_ONCE(p->nr_mems), 10 * HZ))
 		dev_warn(&p->pdev->dev, "gkvdrv: provider %u: waiting for DMA to end\n", p->id);
+	/* Whoever gave the last back has let go of the lock. */
+	mutex_lock(&p->lock);
+	mutex_unlock(&p->lock);
 	release_pages_of(p);
 	trace_gkv_provider_del(p->id);
 	dev_info(&p->pdev->dev, "gkvdrv: provider %u is gone\n", p->id);

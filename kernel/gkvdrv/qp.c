@@ -100,9 +100,13 @@ static int make_part(struct gkv_obj *obj, unsigned int i, const struct gkvdrv_qp
 	if (IS_ERR(mem))
 		return PTR_ERR(mem);
 	ret = gkv_obj_attach(obj, i, mem, 0, len);
-	if (ret)
+	if (ret) {
 		gkv_mem_abandon(mem);
-	return ret;
+		return ret;
+	}
+	obj->parts[i].own = true;
+	gkv_mem_put(mem);
+	return 0;
 }
 
 static int check(const struct gkvdrv_qp *a, struct gkv_why *why)

@@ -24,15 +24,42 @@ static struct pci_dev *controller_of(struct block_device *bdev)
 	return NULL;
 }
 
-static bool same_switch(struct pci_dev *a, struct pci_dev *b)
+/* A bridge that both are behind, or NULL: they meet at the host bridge. */
+static struct pci_dev *common_bridge(struct pci_dev *a, struct pci_dev *b)
 {
 	for (struct pci_dev *up = pci_upstream_bridge(a); up; up = pci_upstream_bridge(up)) {
 		for (struct pci_dev *o = pci_upstream_bridge(b); o; o = pci_upstream_bridge(o)) {
 			if (up == o)
-				return true;
+				return up;
 		}
 	}
+	return NULL;
+}
+
+/* Does a port on the way up to @common send peer requests to the root? As the kernel's rule. */
+static bool is_redirected(struct pci_dev *pdev, const struct pci_dev *common)
+{
+	struct pci_dev *up;
+
+	for (up = pci_upstream_bridge(pdev); up && up != common; up = pci_upstream_bridge(up)) {
+		int at = pci_find_ext_capability(up, PCI_EXT_CAP_ID_ACS);
+		u16 ctrl = 0;
+
+		if (at)
+			pci_read_config_word(up, at + PCI_ACS_CTRL, &ctrl);
+		if (ctrl & (PCI_ACS_RR | PCI_ACS_CR | PCI_ACS_EC))
+			return true;
+	}
 	return false;
+}
+
+static u32 map_type(struct pci_dev *a, struct pci_dev *b)
+{
+	struct pci_dev *common = common_bridge(a, b);
+
+	if (!common || is_redirected(a, common) || is_redirected(b, common))
+		return GKVDRV_MAP_BRIDGE;
+	return GKVDRV_MAP_BUS;
 }
 
 static bool is_translated(struct pci_dev *pdev)
@@ -45,15 +72,17 @@ static bool is_translated(struct pci_dev *pdev)
 static int ask(struct gkv_provider *p, struct block_device *bdev, struct gkvdrv_reach *a,
 	       struct gkv_why *why)
 {
-	struct pci_dev *pdev = controller_of(bdev);
+	struct pci_dev *pdev;
 	int distance;
 
-	if (!pdev)
-		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_DEVICE,
-				  "%s is on no PCI function of its own", bdev->bd_disk->disk_name);
 	if (!blk_queue_pci_p2pdma(bdev_get_queue(bdev)))
 		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_DEVICE,
 				  "%s: its driver does no peer-to-peer DMA",
+				  bdev->bd_disk->disk_name);
+	pdev = controller_of(bdev);
+	if (!pdev)
+		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_DEVICE,
+				  "%s is on no PCI function of its own (multipath: ask for a path)",
 				  bdev->bd_disk->disk_name);
 	distance = pci_p2pdma_distance(p->pdev, &pdev->dev, false);
 	if (distance < 0)
@@ -61,7 +90,7 @@ static int ask(struct gkv_provider *p, struct block_device *bdev, struct gkvdrv_
 				  "%s at %s cannot reach %s: no common switch, and the host bridge is not known to route peer-to-peer",
 				  bdev->bd_disk->disk_name, pci_name(pdev), pci_name(p->pdev));
 	a->distance = distance;
-	a->map = same_switch(p->pdev, pdev) ? GKVDRV_MAP_BUS : GKVDRV_MAP_BRIDGE;
+	a->map = map_type(p->pdev, pdev);
 	if (a->map == GKVDRV_MAP_BUS && is_translated(pdev))
 		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_IOMMU,
 				  "%s at %s and %s are below one switch, and an IOMMU translates for the disk: whether it reaches the right memory cannot be told (iommu=pt helps)",

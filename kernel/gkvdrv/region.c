@@ -42,6 +42,7 @@ int gkv_region_alloc(struct gkv_call *call)
 		kfree(obj);
 		return ret;
 	}
+	gkv_mem_put(mem);
 	ret = gkv_call_give(call, gkv_obj_file(obj));
 	if (ret)
 		return ret;

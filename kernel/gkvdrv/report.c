@@ -84,7 +84,10 @@ int gkv_report(struct gkv_call *call)
 	a->bdf = pci_dev_id(p->pdev);
 	a->bar = p->bar;
 	first = page_to_pfn(gkv_mem_page(part->mem, PFN_DOWN(part->offset)));
-	a->bar_offset = p->offset + ((first - p->pfn) << PAGE_SHIFT) + offset_in_page(part->offset);
+	/* With the address of the BAR, which is no secret, it is one. */
+	if (capable(CAP_SYS_ADMIN))
+		a->bar_offset = p->offset + ((first - p->pfn) << PAGE_SHIFT) +
+				offset_in_page(part->offset);
 	if (put_runs(part, &runs))
 		return -EFAULT;
 	a->nr_runs = runs.n;

@@ -41,6 +41,28 @@ int report(int fd, uint32_t part, struct gkvdrv_report *r)
 	return gkv_call(fd, GKVDRV_REPORT, r);
 }
 
+bool is_gone(int fd, uint32_t part)
+{
+	struct gkvdrv_report r;
+
+	return report(fd, part, &r) == 0 && r.place == GKVDRV_GONE && r.bar_offset == 0 &&
+	       r.bdf == 0 && r.nr_runs == 0;
+}
+
+int gkv_revoke(int fd)
+{
+	struct gkvdrv_revoke a = { };
+
+	return gkv_call(fd, GKVDRV_REVOKE, &a);
+}
+
+int gkv_notify(int fd, int event)
+{
+	struct gkvdrv_notify a = { .eventfd = event };
+
+	return gkv_call(fd, GKVDRV_NOTIFY, &a);
+}
+
 int provider_of(int gkv, const char *bdf, uint32_t kind, struct gkvdrv_provider *p)
 {
 	struct pci_id id;

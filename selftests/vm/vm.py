@@ -43,7 +43,7 @@ class Run:
         self.done = None
         self.problems = []
         self.connection = None
-        self.started = None
+        self.started = self.program_started = None
 
     # ---- The guest's lines ------------------------------------------------------------------------
 
@@ -64,9 +64,12 @@ class Run:
         if word == "begin":
             self.begun += 1
             self.program = tap.Program(rest, self.writer)
+            self.program_started = time.monotonic()
         elif word == "end" and self.program:
             self.ended += 1
             self.program.end(int(rest))
+            self.writer.out(f"# {self.program.name} took "
+                            f"{time.monotonic() - self.program_started:.1f} s")
             self.program = None
         elif word == "problem":
             self.problems.append(rest)
@@ -232,7 +235,7 @@ def command_run(options):
         run.prepare()
         status = run.boot(accel)
         run.judge(status)
-        writer.out(f"# {time.monotonic() - run.started:.1f} s")
+        writer.out(f"# from start to end {time.monotonic() - run.started:.1f} s")
         run.keep()
     finally:
         run.hooks.end()

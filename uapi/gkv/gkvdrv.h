@@ -78,7 +78,8 @@ GKV_ASSERT_SIZE(gkvdrv_head, 24);
  * @poll_interval_ns: how long a doorbell may go unseen
  * @max_queue_depth: deepest queue pair
  * @nr_providers: providers of VRAM
- * @max_user_objects: most descriptors of one user
+ * @max_user_objects: most pieces of memory of one user: a region, a part of a queue
+ *	pair that does not lie in one
  * @user_objects: those of the caller's user
  * @max_user_bytes: most VRAM of one user, bytes
  * @user_bytes: that of the caller's user
@@ -255,7 +256,8 @@ GKV_ASSERT_SIZE(gkvdrv_run, 16);
  * @domain: returns the PCI domain of its function
  * @bdf: returns bus << 8 | device << 3 | function
  * @bar: returns the BAR
- * @bar_offset: returns where in the BAR its first byte is
+ * @bar_offset: returns where in the BAR its first byte is; 0 unless the caller has
+ *	CAP_SYS_ADMIN
  * @len: returns its bytes
  * @nr_pages: returns the pages that it touches
  * @mode: returns the memory mode of the queue pair, 0 for a region
