@@ -327,6 +327,10 @@ run-san:
 		$(RUN) fail --results $(RESULTS) --suite $$t-$$s "suite did not build or run"; \
 	done; done
 
+# In a virtual machine; what it needs beyond this build it makes itself.
+run-vm:
+	@$(RUN) run --results $(RESULTS) --suite vm --build $(BUILD) selftests/vm/check.sh
+
 run-fuzz: fuzzers
 	@$(RUN) fuzz --results $(RESULTS) --build $(BUILD)/san-fuzz --jobs 2 \
 		$(patsubst %.c,$(BUILD)/san-fuzz/%,$(FUZZ_SRC))
@@ -345,7 +349,7 @@ endef
 check:
 	$(call check,$(SUITES))
 
-$(addprefix check-,$(SUITES)): check-%:
+$(addprefix check-,$(SUITES) vm): check-%:
 	$(call check,$*)
 
 check-long: export GKV_LONG := 1
@@ -394,6 +398,15 @@ ifneq ($(wildcard packaging/kvbridged.conf),)
 	$(INSTALL) -D -m 644 packaging/kvbridged.conf $(D)$(EXAMPLEDIR)/kvbridged.conf
 endif
 	$(INSTALL) -D -m 644 completions/gkvctl.bash $(D)$(COMPLETIONDIR)/gkvctl
+	$(INSTALL) -D -m 644 packaging/60-gkv.rules $(D)$(UDEVDIR)/60-gkv.rules
+	$(INSTALL) -D -m 644 packaging/gkv-sysusers.conf $(D)$(SYSUSERSDIR)/gkv.conf
+	$(INSTALL) -D -m 644 packaging/gkvdrv-modprobe.conf $(D)$(EXAMPLEDIR)/gkvdrv-modprobe.conf
+	$(INSTALL) -d $(D)$(DKMSDIR)/kernel/gkvdrv $(D)$(DKMSDIR)/uapi/gkv
+	$(INSTALL) -m 644 Kbuild $(D)$(DKMSDIR)
+	sed 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(VERSION)"/' dkms.conf >$(D)$(DKMSDIR)/dkms.conf
+	$(INSTALL) -m 644 kernel/gkvdrv/Kbuild $(filter-out %.mod.c,$(wildcard kernel/gkvdrv/*.[ch])) \
+		$(D)$(DKMSDIR)/kernel/gkvdrv
+	$(INSTALL) -m 644 $(wildcard uapi/gkv/*.h) $(D)$(DKMSDIR)/uapi/gkv
 
 clean:
 	rm -rf $(BUILD)
@@ -411,6 +424,7 @@ gkv $(VERSION)
     make check-ceph         the rados store against throwaway Ceph clusters of two releases
     make check-san          unit and integration again under ASan+UBSan and under TSan
     make check-fuzz         every fuzzer for GKV_FUZZ_SECONDS (60)
+  make check-vm           the kernel module, on two kernels in virtual machines (not part of check yet)
   make check-long         the same with long fuzzing (an hour each) and stress
   make bench              the performance tables, with fio and Valkey beside them
   make deps               install the Debian packages for all of this (as another user: print how)
