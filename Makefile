@@ -13,6 +13,9 @@ LIBDIR		?= $(PREFIX)/lib
 INCLUDEDIR	?= $(PREFIX)/include
 MANDIR		?= $(PREFIX)/share/man
 UNITDIR		?= $(PREFIX)/lib/systemd/system
+UDEVDIR		?= $(PREFIX)/lib/udev/rules.d
+SYSUSERSDIR	?= $(PREFIX)/lib/sysusers.d
+DKMSDIR		?= $(PREFIX)/src/gkv-$(VERSION)
 EXAMPLEDIR	?= $(PREFIX)/share/doc/gkv
 COMPLETIONDIR	?= $(PREFIX)/share/bash-completion/completions
 
@@ -440,6 +443,6 @@ help:
 	@:
 
 .PHONY: FORCE all install tests fuzzers demo bench deps clean help check check-long \
-	$(addprefix check-,$(SUITES)) $(addprefix run-,$(SUITES))
+	$(addprefix check-,$(SUITES) vm) $(addprefix run-,$(SUITES) vm)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -85,6 +85,10 @@ check "programs, libraries and headers are there" installed sbin/kvbridged bin/g
 	lib/libgkv.so lib/libgkv.so.0 lib/libgkv.a lib/pkgconfig/libgkv.pc include/gkv.h \
 	include/gkv/nvme_kv.h include/gkv/queue.h include/gkv/control.h include/gkv/assert.h
 check "the library's links resolve" links_resolve
+check "the module's sources, for DKMS, and its udev rule are there" installed \
+	'src/gkv-*/dkms.conf' 'src/gkv-*/Kbuild' 'src/gkv-*/kernel/gkvdrv/Kbuild' \
+	'src/gkv-*/kernel/gkvdrv/main.c' 'src/gkv-*/uapi/gkv/gkvdrv.h' \
+	lib/udev/rules.d/60-gkv.rules lib/sysusers.d/gkv.conf
 check "every program and the library have a manual page" installed \
 	'share/man/man8/kvbridged.8' 'share/man/man1/gkvctl.1' 'share/man/man1/gkv-bench.1' \
 	'share/man/man[37]/*gkv.[37]'
