@@ -170,7 +170,7 @@ struct gkv_run {
 };
 
 struct gkv_mem {
-	struct kref ref;		/* one for each part, one for its maker, one for its pages */
+	struct kref ref;		/* each part's, its maker's, one until its pages are gone */
 	unsigned long npages;
 	struct gkv_charge *charge;
 
@@ -187,7 +187,7 @@ struct gkv_mem {
 
 	struct mutex lock;		/* what follows */
 	struct list_head users;		/* struct gkv_part.node */
-	bool made;			/* a part uses it; until then its maker gives the pages back */
+	bool made;			/* a part has used it; before, its maker cleans up */
 	bool dead;			/* they go, or are gone */
 	struct delayed_work drain;
 	unsigned long drain_since;	/* jiffies */

@@ -55,6 +55,7 @@ static bool ready;
 
 static int gkv_open(struct inode *inode, struct file *file)
 {
+	/* Pairs with the release in gkv_init(). */
 	return smp_load_acquire(&ready) ? 0 : -EAGAIN;
 }
 
@@ -93,6 +94,7 @@ static int __init gkv_init(void)
 		goto foreign;
 	if (!IS_ENABLED(CONFIG_PCI_P2PDMA))
 		pr_info("this kernel is built without CONFIG_PCI_P2PDMA: host memory only\n");
+	/* Whoever may open it sees all that was set up. */
 	smp_store_release(&ready, true);
 	return 0;
 

@@ -69,8 +69,8 @@ static bool is_translated(struct pci_dev *pdev)
 	return domain && domain->type & __IOMMU_DOMAIN_PAGING;
 }
 
-static int ask(struct gkv_provider *p, struct block_device *bdev, struct gkvdrv_reach *a,
-	       struct gkv_why *why)
+static int find_way(struct gkv_provider *p, struct block_device *bdev, struct gkvdrv_reach *a,
+		    struct gkv_why *why)
 {
 	struct pci_dev *pdev;
 	int distance;
@@ -117,5 +117,5 @@ int gkv_reach(struct gkv_call *call)
 	inode = fd_file(f)->f_mapping->host;
 	if (!S_ISBLK(inode->i_mode))
 		return -ENOTBLK;
-	return ask(obj->parts[0].mem->provider, I_BDEV(inode), a, &call->why);
+	return find_way(obj->parts[0].mem->provider, I_BDEV(inode), a, &call->why);
 }
