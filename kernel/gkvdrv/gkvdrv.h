@@ -16,7 +16,7 @@
  * Lock order:
  *
  *   mmap_lock -> dma_resv -> gkv_mem.lock -> gkv_obj.sem -> (fs_reclaim, i_mmap_rwsem)
- *   device lock -> gkv_providers_lock -> gkv_provider.lock -> gkv_mem.lock
+ *   device lock -> gkv_providers_lock -> gkv_provider.lock
  *
  * Nothing that takes mmap_lock (user copies included) runs under any of them, except
  * that the fault handler takes gkv_obj.sem under mmap_lock.

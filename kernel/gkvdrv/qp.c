@@ -141,6 +141,10 @@ int gkv_qp_create(struct gkv_call *call)
 	obj->mode = a->mode;
 	for (unsigned int i = 0; i < GKVDRV_PARTS && !ret; i++)
 		ret = make_part(obj, i, a, &call->why);
+	/* The memory of an earlier part went while a later one was made. */
+	if (!ret && READ_ONCE(obj->dead))
+		ret = gkv_refuse(&call->why, -ENODEV, GKVDRV_WHY_REVOKED,
+				 "a part of the queue pair was revoked meanwhile");
 	if (ret) {
 		gkv_obj_free(obj);
 		return ret;
