@@ -11,7 +11,7 @@
  *   inflight     bytes of large values under way at most, all reactors together (default 256M)
  *   slice        large values are read in slices of so many bytes (default 1M; 0: never)
  *   slice_min    ... when longer than this (default 2M)
- *   slice_depth  ... and no more such reads than this are under way on the reactor (default 1)
+ *   slice_depth  ... and no more such reads than this are under way on the reactor (default 16)
  *   op_timeout   librados's own time limit, behind the namespace's deadline (default 5 min)
  *   connect_wait how long the start waits for the cluster before it goes on (default 5 s)
  *   fence        put a dead predecessor's client on the cluster's blocklist (default on)
@@ -57,7 +57,7 @@ static int parse(const struct kvb_conf *c, struct conf *k, struct kvb_err *err)
 		rc = kvb_conf_size(c, "slice_min", 2u << 20, 64u << 10, 1u << 30, &k->slice_min,
 				   err);
 	if (!rc)
-		rc = kvb_conf_u64(c, "slice_depth", 1, 0, 1u << 16, &k->slice_depth, err);
+		rc = kvb_conf_u64(c, "slice_depth", 16, 0, 1u << 16, &k->slice_depth, err);
 	if (!rc)
 		rc = kvb_conf_time(c, "op_timeout", 300 * SEC, SEC, 86400 * SEC,
 				   &p->op_timeout_ns, err);
