@@ -32,6 +32,8 @@
 #include <gkv/gkvdrv.h>
 #include <gkv/queue.h>
 
+#include "exporter/exporter.h"
+
 #define GKVT_SYSFS	"/sys/class/misc/gkv"
 #define MIB		(1ul << 20)
 
@@ -50,6 +52,8 @@ int gkvt_call(int fd, unsigned int cmd, void *arg, uint32_t size);
 int gkv_open(void);
 /* A region of a carve-out; its descriptor. */
 int region_alloc(int gkv, uint32_t provider, uint64_t len);
+/* A region made of a dma-buf; its descriptor. */
+int region_import(int gkv, uint32_t provider, int dmabuf, uint64_t offset, uint64_t len);
 /* Report of a part, without runs. */
 int report(int fd, uint32_t part, struct gkvdrv_report *r);
 /* It is reported as revoked, and nothing of where it was. */
@@ -117,6 +121,17 @@ int64_t sysfs_number(const char *path);
 /* A setting or counter of the module. */
 int64_t gkv_attr(const char *name);
 int gkv_set_attr(const char *name, uint64_t value);
+
+/* ---- The test exporter, on the second VRAM device ---- */
+
+/* Loads it and binds it; its descriptor, or -ENODEV on a machine with one device. */
+int exporter_start(const char **bdf);
+/* Unbinds and unloads it: fails while a buffer of it is left. */
+int exporter_stop(int exporter, const char *bdf);
+/* A dma-buf; its descriptor. */
+int exporter_make(int exporter, uint32_t layout, uint64_t offset, uint64_t len);
+int exporter_make_as(int exporter, struct exporter_make *how);
+struct exporter_state exporter_state(int exporter, int fd);
 
 /* ---- Time ---- */
 
