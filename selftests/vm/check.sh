@@ -4,10 +4,12 @@
 # Everything the VM rig checks, in TAP: the rig itself, the module's build and style for both
 # kernels, and the machines of the table "scenarios". What is missing is a failure, never a skip.
 #
-# usage: selftests/vm/check.sh [NAME...]	only the machines whose names begin so
-#
 # gkv-san: no it tests the kernel module in a virtual machine, not user space
-# gkv-timeout: 1500
+# gkv-timeout: 2400
+#
+# usage: selftests/vm/check.sh [--debug] [NAME...]	only the machines whose names begin so
+#
+# With --debug the machines of the debug kernel, which is built first, and nothing else.
 set -uo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -48,6 +50,7 @@ nested()
 	shift
 	RIG_FIRST=$((count + 1)) "$@" | tee "$out/last.tap"
 	status=${PIPESTATUS[0]}
+	cat "$out/last.tap" >>"$out/all.tap"
 	results=$(grep -c -E '^(not )?ok ' "$out/last.tap")
 	bad=$(grep -c '^not ok ' "$out/last.tap")
 	count=$((count + results))
@@ -59,8 +62,29 @@ nested()
 	fi
 }
 
+# How many promises were checked on which kernel; what the host saw for them is not counted again.
+summary()
+{
+	grep -v 'host sees' "$out/all.tap" | awk '
+		match($0, /^(not )?ok [0-9]+ - [a-z]+\//) {
+			split($0, part, / - |\//)
+			kernel = part[2]
+			total[kernel]++
+			if (/^not/)
+				bad[kernel]++
+			else if (/# SKIP/)
+				skipped[kernel]++
+		}
+		END {
+			for (kernel in total)
+				printf "# %s: %d promises checked, %d broken, %d skipped\n", kernel,
+					total[kernel] - skipped[kernel], bad[kernel], skipped[kernel]
+		}'
+}
+
 finish()
 {
+	summary
 	echo "1..$count"
 	[ "$failed" -eq 0 ]
 	exit
@@ -72,12 +96,15 @@ programs_of()
 	local name
 
 	if [ "$1" = all ]; then
-		printf '%s\n' "${selftests[@]}"
+		# What does not compile has failed already.
+		for name in "${selftests[@]}"; do
+			[ ! -e "$name" ] || echo "$name"
+		done
 		return
 	fi
 	for name in ${1//,/ }; do
-		if [ -x "$here/selftest/$name" ]; then
-			echo "$here/selftest/$name"
+		if [ -e "selftests/$name" ]; then
+			echo "selftests/$name"
 		else
 			echo "$out/programs/$name"
 		fi
@@ -87,9 +114,12 @@ programs_of()
 # machine NAME KERNEL MODULE PROGRAMS OPTION...
 machine()
 {
-	local name=$1 kernel=$2 module=() programs
+	local name=$1 kernel=$2 module=() programs extra
 
 	[ "$3" = - ] || module=(--module "$out/$kernel/$3.ko")
+	[ "$3" != gkvdrv ] || for extra in "$out/$kernel"/extra/*.ko; do
+		module+=(--extra-module "$extra")
+	done
 	mapfile -t programs < <(programs_of "$4")
 	shift 4
 	nested "$name" python3 "$here/vm.py" run --kernel "$kernel" --label "$kernel/$name" \
@@ -107,43 +137,59 @@ wanted()
 	return 1
 }
 
+kernels="newest stable"
+if [ "${1:-}" = --debug ]; then
+	kernels=debug
+	shift
+fi
 only=("$@")
 mkdir -p "$out"
+: >"$out/all.tap"
 shopt -s nullglob
 sources=(selftests/*.c)
-scripts=(selftests/*.sh)
+scripts=(selftests/*.sh selftests/*.py)
 selftests=("${scripts[@]}")
 for source in "${sources[@]}"; do
 	selftests+=("$out/programs/$(basename "$source" .c)")
 done
 drivers=(kernel/gkvdrv/*.c)
+# Modules that only tests load, such as an exporter of dma-bufs: in /modules of the guest.
+extras=(selftests/*/Kbuild)
 
 [ "$(id -u)" -eq 0 ] || { step "the rig has what it needs: root (chroot, mmdebstrap)" false; finish; }
 step "the rig has the Debian packages it needs" scripts/deps.sh vm || finish
 step "a root with the newest and the stable kernel" "$here/root.sh" || finish
 step "test programs compile" "$here/module.sh" programs "$out/programs" "${sources[@]}" \
-	"$here"/selftest/*.c || finish
-for kernel in newest stable; do
+	"$here"/selftest/*.c
+[ "$kernels" != debug ] || step "a debug kernel" "$here/debug-kernel.sh" || finish
+for kernel in $kernels; do
 	step "p2pbar builds for $kernel" "$here/module.sh" build "$kernel" "$out/$kernel" \
 		selftests/vm/selftest/p2pbar
 	[ ${#drivers[@]} -gt 0 ] || continue
 	step "gkvdrv builds for $kernel, W=1" "$here/module.sh" build "$kernel" "$out/$kernel"
+	for extra in "${extras[@]%/Kbuild}"; do
+		step "$extra builds for $kernel, W=1" "$here/module.sh" build "$kernel" \
+			"$out/$kernel/extra" "$extra"
+	done
+	[ "$kernel" != debug ] || continue
 	step "gkvdrv is clean under sparse for $kernel" "$here/module.sh" sparse "$kernel" "$out/$kernel"
 done
-step "checkpatch --strict" "$here/module.sh" checkpatch "$out"
-! wanted rig || nested rig python3 "$here/test_rig.py" --p2pbar "$out/newest/p2pbar.ko"
+if [ "$kernels" != debug ]; then
+	step "checkpatch --strict" "$here/module.sh" checkpatch "$out"
+	! wanted rig || nested rig python3 "$here/test_rig.py" --p2pbar "$out/newest/p2pbar.ko"
+fi
 
 used=""
-while read -r name kernels module programs options; do
+while read -r name which module programs options; do
 	case $name in
 	""|"#"*) continue ;;
 	esac
 	used+=" $programs"
 	wanted "$name" || continue
-	[ "$kernels" != both ] || kernels="newest stable"
 	# Expressions among the options are not file names.
 	read -ra options <<<"$options"
 	for kernel in $kernels; do
+		[ "$which" = "$kernel" ] || [ "$which" = both ] && [ "$kernel" != debug ] || continue
 		machine "$name" "$kernel" "$module" "$programs" "${options[@]}" </dev/null
 	done
 done <"$here/scenarios"

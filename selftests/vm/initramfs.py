@@ -3,6 +3,7 @@
 import lzma
 import os
 import re
+import shlex
 import stat
 import subprocess
 
@@ -12,10 +13,11 @@ class Error(Exception):
 
 
 class Root:
-    """The Debian root that root.sh made."""
+    """The Debian root that root.sh made, and the debug kernel beside it, if there is one."""
 
     def __init__(self, cache):
         self.path = os.path.join(cache, "root")
+        self.debug = os.path.join(cache, "debug")
         try:
             with open(os.path.join(self.path, "rig/versions"), encoding="utf-8") as file:
                 self.versions = dict(line.split() for line in file)
@@ -23,7 +25,13 @@ class Root:
             raise Error(f"no complete root in {cache}; make it with root.sh ({error})") from error
 
     def version(self, kernel):
-        """The version of "newest" or "stable", or of a series such as "6.12"."""
+        """The version of "newest", "stable" or "debug", or of a series such as "6.12"."""
+        if kernel == "debug":
+            try:
+                with open(os.path.join(self.debug, "complete"), encoding="utf-8") as file:
+                    return file.read().split()[0] + "-debug"
+            except OSError as error:
+                raise Error(f"no debug kernel; make it with debug-kernel.sh ({error})") from error
         for name, version in self.versions.items():
             if kernel in (name, version) or version.startswith(kernel + "."):
                 return version
@@ -33,10 +41,14 @@ class Root:
         return os.path.join(self.path, "usr/lib/modules", version)
 
     def vmlinuz(self, kernel):
+        if kernel == "debug":
+            return os.path.join(self.debug, "bzImage")
         return os.path.join(self.modules_dir(self.version(kernel)), "vmlinuz")
 
     def modules(self, kernel, names):
         """The files of the named modules and all they need, in the order to load them."""
+        if kernel == "debug":
+            return []  # debug.config has them built in
         base = self.modules_dir(self.version(kernel))
 
         def name_of(path):
@@ -177,11 +189,12 @@ def base_archive(root, init):
     return archive
 
 
-def build(root, kernel, init, environment, modules, own_modules, programs, files):
+def build(root, kernel, init, rig, environment, modules, own_modules, programs, files):
     """The whole initramfs.
 
     modules are names of the distribution's, loaded at boot; own_modules are paths of .ko files,
-    loaded after them. environment goes to every program.
+    for the guest's first process to load or for programs to. rig are that process's own settings;
+    environment goes to every program.
     """
     for path in own_modules + [word.split()[0] for word in programs] + \
             [word.partition(":")[0] for word in files]:
@@ -210,6 +223,7 @@ def build(root, kernel, init, environment, modules, own_modules, programs, files
         archive.copy(source, target or f"files/{os.path.basename(source)}")
     archive.file("rig/modules", "".join(name + "\n" for name in loads).encode(), 0o644)
     archive.file("rig/programs", "".join(name + "\n" for name in names).encode(), 0o644)
-    archive.file("rig/environment", "".join(
-        f"export {name}='{value}'\n" for name, value in environment.items()).encode(), 0o644)
+    lines = [f"rig_{name}={shlex.quote(str(value))}\n" for name, value in rig.items()]
+    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    archive.file("rig/settings", "".join(lines).encode(), 0o644)
     return archive.bytes()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The machine: QEMU's command line for each topology, and which accelerator truly runs a guest."""
+import fcntl
+import glob
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 
 import initramfs
 from initramfs import Error
@@ -56,7 +59,12 @@ class Machine:
 
     def __init__(self, options):
         self.options = options
-        self.dir = tempfile.mkdtemp(prefix="gkv-vm-", dir=place(options))
+        parent = place(options)
+        sweep(parent)
+        self.dir = tempfile.mkdtemp(prefix="gkv-vm-", dir=parent)
+        # Held as long as this process lives.
+        self.lock = open(self.path("lock"), "w", encoding="utf-8")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.files = {"ram": self.make("ram", size(options.memory)),
                       "disk": self.make("disk", size(options.disk_size))}
         vram_size = MIB if options.topology == "switch-1m" else size(options.vram_size)
@@ -76,6 +84,7 @@ class Machine:
 
     def remove(self):
         shutil.rmtree(self.dir, ignore_errors=True)
+        self.lock.close()
 
     def command(self, accel, kernel, append):
         options, iommu = self.options, self.options.iommu != "off"
@@ -114,6 +123,19 @@ def place(options):
     except OSError:
         pass
     return None
+
+
+def sweep(parent):
+    """Removes what runs left that were killed: memory, mostly."""
+    for path in glob.glob(os.path.join(parent or tempfile.gettempdir(), "gkv-vm-*")):
+        try:
+            if time.time() - os.stat(path).st_mtime < 60:
+                continue
+            with open(os.path.join(path, "lock"), "w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
 
 
 def accelerator(name):

@@ -9,7 +9,7 @@
 #        selftests/vm/module.sh checkpatch OUT		checkpatch --strict
 #        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME
 #
-# KERNEL is newest or stable. A checker that did not truly run is a failure.
+# KERNEL is newest, stable or debug. A checker that did not truly run is a failure.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -35,6 +35,12 @@ copy_sources()
 
 kbuild()
 {
+	if [ "$kernel" = debug ]; then
+		[ -e "$vm_cache/debug/complete" ] || vm_die "no debug kernel: run debug-kernel.sh"
+		VM_OUT=$vm_cache/debug/src vm_in_root "$tree" make -C /media CC=gcc-14 \
+			M="/mnt/$dir" "$@" modules 2>&1
+		return
+	fi
 	vm_in_root "$tree" make -C "/lib/modules/$(vm_version "$kernel")/build" \
 		M="/mnt/$dir" "$@" modules 2>&1
 }
@@ -101,20 +107,22 @@ checkpatch()
 # programs: each C file is one program; a lib directory beside it is linked into each.
 programs()
 {
-	local file name helpers dir
+	local file name helpers dir bad=""
 
 	mkdir -p "$out"
 	for file in "$@"; do
 		name=$(basename "$file" .c)
 		dir=$(realpath --relative-to="$top" "$(dirname "$(realpath "$file")")")
 		file=$dir/$(basename "$file")
+		[ ! -e "$out/$name" ] || [ -n "$(find "$top/uapi" "$top/$dir" "$here" -name '*.[ch]' \
+			-newer "$out/$name" -print -quit)" ] || continue
 		mapfile -t helpers < <(cd "$top" && find "$dir/lib" -name '*.c' 2>/dev/null | sort)
 		VM_OUT=$out vm_in_root "$top" gcc-14 -static -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra \
 			-Werror -Wno-unused-parameter -pthread -Iuapi -I"$dir" \
 			-Iselftests/vm -I/rig/src/tools/testing/selftests \
-			-o "/media/$name" "$file" "${helpers[@]}" ||
-			vm_die "$file does not compile"
+			-o "/media/$name" "$file" "${helpers[@]}" || bad+=" $file"
 	done
+	[ -z "$bad" ] || vm_die "these do not compile:$bad"
 }
 
 usage()

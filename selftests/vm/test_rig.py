@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True  # nothing is left in the tree
 import hooks
 import hostcheck
 import klog
@@ -228,6 +229,7 @@ class Suite:
         for extra, path, want in (
                 (["--kernel", "2.6", "/bin/true"], None, "no kernel 2.6"),
                 (["/nonexistent"], None, "no file /nonexistent"),
+                (["--memory", "4G", "/bin/true"], None, "--memory beyond 2G"),
                 (["--modules", "nosuch", "/bin/true"], None, "no module nosuch"),
                 (["--cache", "/nonexistent", "/bin/true"], None, "no complete root"),
                 (["--accel", "tcg", "/bin/true"], "/nonexistent", "qemu-system-x86_64 is missing")):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True  # nothing is left in the tree
 import hooks
 import hostcheck
 import initramfs
@@ -97,23 +98,25 @@ class Run:
     def prepare(self):
         options = self.options
         own = [os.path.basename(path).split(".")[0] for path in options.module + options.extra_module]
+        rig = {
+            "secret": self.secret,
+            "program_limit": options.program_limit,
+            "guest_limit": max(options.limit - 15, 10),
+            "load": " ".join(own[:len(options.module)]),
+            "own": " ".join(own),
+            "module_arguments": options.module_arguments,
+        }
         environment = {
-            "RIG_SECRET": self.secret,
-            "RIG_PROGRAM_LIMIT": options.program_limit,
-            "RIG_GUEST_LIMIT": max(options.limit - 15, 10),
-            "RIG_DISK": "yes",
-            "RIG_LOAD": " ".join(own[:len(options.module)]),
-            "RIG_OWN": " ".join(own),
-            "RIG_MODULE_ARGUMENTS": options.module_arguments,
             "GKV_KERNEL": options.kernel,
             "GKV_TOPOLOGY": options.topology,
             "GKV_IOMMU": options.iommu,
             "GKV_CPU": options.cpu,
         }
         environment.update(pair.split("=", 1) for pair in options.env)
-        data = initramfs.build(self.root, options.kernel, os.path.join(HERE, "init"), environment,
-                               options.modules.split(","), options.module + options.extra_module,
-                               options.programs, options.files)
+        data = initramfs.build(self.root, options.kernel, os.path.join(HERE, "init"), rig,
+                               environment, options.modules.split(","),
+                               options.module + options.extra_module, options.programs,
+                               options.files)
         with open(self.machine.path("initramfs"), "wb") as file:
             file.write(data)
 
@@ -122,8 +125,8 @@ class Run:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.machine.path("control"))
         listener.listen(1)
-        vmlinuz = self.options.vmlinuz or self.root.vmlinuz(self.options.kernel)
-        command = self.machine.command(accel, vmlinuz, self.options.append)
+        command = self.machine.command(accel, self.root.vmlinuz(self.options.kernel),
+                                       self.options.append)
         if self.options.verbose:
             self.writer.out("# " + " ".join(command))
         self.started = time.monotonic()
@@ -156,8 +159,10 @@ class Run:
                         continue
                     data = self.connection.recv(65536)
                     if not data:
-                        process.wait(max(deadline - time.monotonic(), 1))
-                        return process.returncode
+                        try:
+                            return process.wait(max(deadline - time.monotonic(), 1))
+                        except subprocess.TimeoutExpired:
+                            return None
                     *lines, pending = (pending + data).split(b"\n")
                     for line in lines:
                         self.line(line.decode(errors="replace").rstrip("\r"))
@@ -224,6 +229,7 @@ class Run:
 def command_run(options):
     machine.qemu()
     root = initramfs.Root(options.cache)
+    root.version(options.kernel)
     writer = tap.Writer(options.label, options.first or 1)
     accel, how = options.accel, "asked for"
     if accel == "auto":
@@ -266,8 +272,7 @@ def parse():
     sub.set_defaults(function=command_run)
     add = sub.add_argument
     add("--cache", default=cache, help="what root.sh made (GKV_VM_CACHE, or build/vm)")
-    add("--kernel", default="newest", help="newest, stable, or a series such as 6.12")
-    add("--vmlinuz", help="boot this image; modules are still those of --kernel")
+    add("--kernel", default="newest", help="newest, stable, debug, or a series such as 6.12")
     add("--topology", default="switch", choices=sorted(machine.TOPOLOGIES))
     add("--iommu", default="off", choices=machine.IOMMUS)
     add("--cpu", default="max", help="QEMU's model, such as max, EPYC or Skylake-Client")
@@ -312,6 +317,8 @@ def main():
     sys.stdout.reconfigure(line_buffering=True)
     options = parse()
     try:
+        if options.command == "run" and machine.size(options.memory) > 2 << 30:
+            raise Error("--memory beyond 2G: offsets in the RAM file would not be addresses")
         sys.exit(options.function(options))
     except Error as error:
         print(f"vm: {error}", file=sys.stderr)
