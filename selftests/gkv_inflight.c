@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+/*
+ * DMA cannot be recalled: as long as a disk may write to pages, they are nobody else's, whatever
+ * became of the region, its holder and its provider. The disk is one that takes its time (serial
+ * number "slow").
+ */
+#include "gkvtest.h"
+#include "kselftest_harness.h"
+
+#define LEN	(4 * MIB)
+
+FIXTURE(inflight) {
+	int gkv, provider, filler, region, disk;
+	struct uring ring;
+	uint64_t total;
+	char *at;
+};
+
+FIXTURE_SETUP(inflight)
+{
+	struct gkvdrv_provider p = { };
+	char path[32];
+
+	if (!kernel_has_p2pdma())
+		SKIP(return, "this kernel has no CONFIG_PCI_P2PDMA");
+	if (disk_path("slow", path, sizeof(path)))
+		SKIP(return, "this machine has no slow disk");
+	self->gkv = gkv_open();
+	ASSERT_GE(self->gkv, 0);
+	self->provider = vram_provider(self->gkv);
+	ASSERT_GT(self->provider, 0);
+	ASSERT_EQ(0, wait_used(self->gkv, self->provider, 0));
+	p.id = self->provider;
+	ASSERT_EQ(0, gkv_call(self->gkv, GKVDRV_PROVIDER_INFO, &p));
+	self->total = p.len;
+	self->disk = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	ASSERT_GE(self->disk, 0);
+	ASSERT_EQ(0, uring_open(&self->ring));
+	/* The pages of the region are the only ones that could be given out again. */
+	self->filler = region_alloc(self->gkv, self->provider, self->total - LEN);
+	ASSERT_GE(self->filler, 0);
+	self->region = region_alloc(self->gkv, self->provider, LEN);
+	ASSERT_GE(self->region, 0);
+	self->at = map_shared(self->region, 0, LEN);
+	ASSERT_NE(MAP_FAILED, self->at);
+	fill_bytes(self->at, 0x99, LEN);
+}
+
+FIXTURE_TEARDOWN(inflight)
+{
+	uring_close(&self->ring);
+	munmap(self->at, LEN);
+	if (self->region >= 0)
+		close(self->region);
+	close(self->filler);
+	close(self->disk);
+	EXPECT_TRUE(eventually(provider_used(self->gkv, self->provider) <= 0));
+	close(self->gkv);
+}
+
+static int start(FIXTURE_DATA(inflight) *self)
+{
+	int rc = uring_submit(&self->ring, IORING_OP_READ, self->disk, self->at, LEN, 0);
+
+	sleep_ms(150);
+	return rc;
+}
+
+static bool under_way(FIXTURE_DATA(inflight) *self)
+{
+	return uring_reap(&self->ring, false) == -EAGAIN;
+}
+
+/* The pages are kept until the read has ended; then they are given out, and stay as they are. */
+static void kept_till_the_end(struct __test_metadata *_metadata, FIXTURE_DATA(inflight) *self)
+{
+	char *at;
+	int fd;
+
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(-ENOMEM, region_alloc(self->gkv, self->provider, LEN));
+		ASSERT_EQ(-ENOMEM, region_alloc(self->gkv, self->provider, 4096));
+		ASSERT_EQ((int64_t)self->total, provider_used(self->gkv, self->provider));
+		sleep_ms(100);
+	}
+	/* Or it would have shown nothing. */
+	ASSERT_TRUE(under_way(self));
+	EXPECT_EQ((int)LEN, uring_reap(&self->ring, true));
+	ASSERT_EQ(0, wait_used(self->gkv, self->provider, self->total - LEN));
+	fd = region_alloc(self->gkv, self->provider, LEN);
+	ASSERT_GE(fd, 0);
+	at = map_shared(fd, 0, LEN);
+	ASSERT_NE(MAP_FAILED, at);
+	EXPECT_EQ(-1, differs(at, 0, LEN));
+	fill_bytes(at, 0x66, LEN);
+	sleep_ms(500);
+	EXPECT_EQ(-1, differs(at, 0x66, LEN));
+	munmap(at, LEN);
+	close(fd);
+}
+
+TEST_F(inflight, revoked_under_dma)
+{
+	ASSERT_EQ(0, start(self));
+	ASSERT_TRUE(under_way(self));
+	ASSERT_EQ(0, gkv_revoke(self->region));
+	/* For the processor it is gone at once. */
+	EXPECT_FALSE(can_read(self->at));
+	EXPECT_TRUE(is_gone(self->region, 0));
+	kept_till_the_end(_metadata, self);
+}
+
+/* F110: neither descriptor nor mapping is left. */
+TEST_F(inflight, closed_under_dma)
+{
+	ASSERT_EQ(0, start(self));
+	ASSERT_EQ(0, munmap(self->at, LEN));
+	close(self->region);
+	self->region = -1;
+	ASSERT_TRUE(under_way(self));
+	kept_till_the_end(_metadata, self);
+}
+
+/* F95, F106: kill -9 in the middle of it. */
+TEST_F(inflight, killed_under_dma)
+{
+	int pipes[2], status;
+	char byte;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(pipes));
+	ASSERT_EQ(0, munmap(self->at, LEN));
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (pid == 0) {
+		struct uring ring;
+		char *at = map_shared(self->region, 0, LEN);
+
+		if (at == MAP_FAILED || uring_open(&ring) ||
+		    uring_submit(&ring, IORING_OP_READ, self->disk, at, LEN, 0))
+			_exit(1);
+		(void)!write(pipes[1], "x", 1);
+		pause();
+		_exit(2);
+	}
+	close(self->region);
+	self->region = -1;
+	ASSERT_EQ(1, read(pipes[0], &byte, 1));
+	sleep_ms(100);
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	/* For as long as pages are in use, they are counted, and not given out. */
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ((int64_t)self->total, provider_used(self->gkv, self->provider));
+		ASSERT_EQ(-ENOMEM, region_alloc(self->gkv, self->provider, 4096));
+		sleep_ms(50);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(0, wait_used(self->gkv, self->provider, self->total - LEN));
+}
+
+/* The function is not let go before the last access to it has ended. */
+TEST_F(inflight, unbound_under_dma)
+{
+	uint64_t begin = now_ms();
+
+	ASSERT_EQ(0, start(self));
+	ASSERT_TRUE(under_way(self));
+	ASSERT_EQ(0, pci_unbind(getenv("GKV_VRAM_BDF")));
+	/* It ended before. */
+	EXPECT_EQ((int)LEN, uring_reap(&self->ring, false));
+	EXPECT_GT(now_ms() - begin, 500u);
+	EXPECT_FALSE(can_read(self->at));
+	EXPECT_TRUE(is_gone(self->region, 0));
+	EXPECT_TRUE(is_gone(self->filler, 0));
+	ASSERT_GT(vram_provider(self->gkv), self->provider);
+}
+
+/* The exporter gets its buffer back when the disk has done with it. */
+TEST_F(inflight, exporter_revokes_under_dma)
+{
+	const char *bdf;
+	int exporter, provider, buf, fd;
+	uint64_t begin;
+	char *at;
+
+	if (!getenv("GKV_VRAM2_BDF"))
+		SKIP(return, "this machine has no second VRAM device");
+	exporter = exporter_start(&bdf);
+	ASSERT_GE(exporter, 0);
+	provider = provider_add(self->gkv, bdf, 2, 0, 16 * MIB);
+	ASSERT_GT(provider, 0);
+	buf = exporter_make(exporter, EXPORTER_PLAIN, 0, LEN);
+	fd = region_import(self->gkv, provider, buf, 0, 0);
+	ASSERT_GE(fd, 0);
+	at = map_shared(fd, 0, LEN);
+	ASSERT_NE(MAP_FAILED, at);
+	begin = now_ms();
+	ASSERT_EQ(0, uring_submit(&self->ring, IORING_OP_READ, self->disk, at, LEN, 0));
+	sleep_ms(150);
+	ASSERT_TRUE(under_way(self));
+	ASSERT_EQ(0, ioctl(exporter, EXPORTER_REVOKE, buf));
+	EXPECT_EQ((int)LEN, uring_reap(&self->ring, false));
+	EXPECT_GT(now_ms() - begin, 500u);
+	EXPECT_FALSE(can_read(at));
+	munmap(at, LEN);
+	close(fd);
+	close(buf);
+	EXPECT_EQ(0, exporter_stop(exporter, bdf));
+}
+
+TEST_HARNESS_MAIN
