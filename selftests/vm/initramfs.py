@@ -61,16 +61,28 @@ class Root:
                 needs[name_of(path)] = (path, [name_of(need) for need in rest.split()])
         with open(os.path.join(base, "modules.builtin"), encoding="utf-8") as file:
             builtin = {name_of(line.strip()) for line in file}
+        # Not known to the linker but needed all the same: "softdep NAME pre: A post: B".
+        soft = {}
+        with open(os.path.join(base, "modules.softdep"), encoding="utf-8") as file:
+            for line in file:
+                if match := re.match(r"softdep (\S+)(?: pre:([^:]*))?(?: post:([^:]*))?$", line):
+                    soft[name_of(match[1])] = [
+                        [name_of(word) for word in (part or "").split()] for part in match.groups()[1:]]
         order = []
 
         def add(name):
             path, after = needs[name]
+            if os.path.join(base, path) in order:
+                return
+            before, behind = soft.get(name, ([], []))
             # modules.dep names all that a module needs, the outermost first.
-            for need in reversed(after):
-                if os.path.join(base, needs[need][0]) not in order:
+            for need in before + after[::-1]:
+                if need in needs:
                     add(need)
-            if os.path.join(base, path) not in order:
-                order.append(os.path.join(base, path))
+            order.append(os.path.join(base, path))
+            for need in behind:
+                if need in needs:
+                    add(need)
 
         for name in names:
             name = name.replace("-", "_")

@@ -299,8 +299,8 @@ def parse():
         help="lines of the kernel's log that are no trouble here")
     add("--want", action="append", default=[], metavar="REGEX",
         help="fail unless a line of the kernel's log matches")
-    add("--limit", type=int, default=120, help="seconds for the whole (120)")
-    add("--program-limit", type=int, default=60, help="seconds for each program (60)")
+    add("--limit", type=int, default=300, help="seconds for the whole (300)")
+    add("--program-limit", type=int, default=120, help="seconds for each program (120)")
     add("--label", default="", help="goes before the name of each result")
     add("--first", type=int, default=int(os.environ.get("RIG_FIRST", 0)), metavar="N",
         help="number results from N on and print no plan")
