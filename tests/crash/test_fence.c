@@ -130,6 +130,38 @@ static void throttled(void)
 		give_up("throttle");
 }
 
+/* Bytes that the daemon has asked the disk to read or write so far, done or not. */
+static uint64_t asked_for(const char *what)
+{
+	char path[64], line[128];
+	unsigned long long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", (int)rig.pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, what, strlen(what)))
+			n = strtoull(line + strlen(what), NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Until a good part of all values is on its way; the throttle makes that a second's work. */
+static void wait_for_io(const char *what, uint64_t before)
+{
+	uint64_t start = rig_now(), now;
+
+	do {
+		usleep(10000);
+		now = rig_now() - start;
+	} while (asked_for(what) - before < (uint64_t)NVALUES * VALUE / 4 && now < 60 * SEC);
+	tap_diag("%llu KiB on their way after %llu ms",
+		 (unsigned long long)(asked_for(what) - before) >> 10,
+		 (unsigned long long)(now / 1000000));
+}
+
 /*
  * Kill it and start the next at once; returns how long after the kill that one answered, ns.
  * A write that io_uring gave to a worker thread keeps the dead process itself until it is done.
@@ -152,8 +184,8 @@ static uint64_t replace(const struct client *c, unsigned int *late_pages)
 static void reads_into_client_memory(void)
 {
 	struct client dead = { 0 }, next = { 0 };
+	uint64_t took, before;
 	unsigned int late;
-	uint64_t took;
 
 	client_open(&next, 0);
 	fill(&next, 100);
@@ -164,8 +196,9 @@ static void reads_into_client_memory(void)
 	client_open(&dead, GKV_CONNECT_NO_RECONNECT);
 	poison(dead.buf, (size_t)NVALUES * VALUE);
 	throttled();
+	before = asked_for("read_bytes:");
 	submit_all(&dead, GKV_RETRIEVE, "read");
-	usleep(300000 * rig_slowdown());
+	wait_for_io("read_bytes:", before);
 	took = replace(&dead, &late);
 	tap_ok(late > 0, "reads of the dead daemon landed after it was gone");
 	tap_diag("%u pages landed late, the successor answered after %llu ms", late,
@@ -187,7 +220,7 @@ static void writes_into_extents(void)
 {
 	struct client dead = { 0 }, next = { 0 };
 	unsigned int old = 0, new = 0, absent = 0;
-	uint64_t took;
+	uint64_t took, before;
 
 	client_open(&next, 0);
 	/* Room for what follows. */
@@ -196,8 +229,9 @@ static void writes_into_extents(void)
 	client_open(&dead, GKV_CONNECT_NO_RECONNECT);
 	fill(&dead, 200);
 	throttled();
+	before = asked_for("write_bytes:");
 	submit_all(&dead, GKV_STORE, "write");
-	usleep(300000 * rig_slowdown());
+	wait_for_io("write_bytes:", before);
 	took = replace(&dead, NULL);
 	tap_diag("the successor answered after %llu ms", (unsigned long long)(took / 1000000));
 	tap_ok(took > SEC / 2, "the successor waits for writes of the dead daemon");
