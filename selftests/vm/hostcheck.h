@@ -29,7 +29,7 @@ static inline uint64_t gkv_pattern_mix(uint64_t value)
 	return value ^ (value >> 31);
 }
 
-/* Eight bytes of the pattern of @seed, at byte 8 * @index; lines of 64 bytes, numbered by word 1..7. */
+/* Eight bytes of the pattern of @seed, at byte 8 * @index. Words 1 to 7 number lines of 64 bytes. */
 static inline uint64_t gkv_pattern_word(uint64_t seed, uint64_t index)
 {
 	uint64_t k = index % 8;

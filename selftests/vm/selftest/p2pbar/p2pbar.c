@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For the rig's own test: makes the memory BAR of the test device into peer-to-peer pages, which the
- * PCI core hands out through sysfs (p2pmem/allocate). It shows that a topology moves data between
- * disk and BAR with nothing but the kernel's own code in between.
+ * For the rig's own test: makes the memory BAR of the test device into peer-to-peer pages, which
+ * the PCI core hands out through sysfs (p2pmem/allocate). It shows that a topology moves data
+ * between disk and BAR with nothing but the kernel's own code in between.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
