@@ -396,12 +396,21 @@ int gkv_obj_attach(struct gkv_obj *obj, unsigned int index, struct gkv_mem *mem,
 void gkv_part_detach(struct gkv_part *part)
 {
 	struct gkv_mem *mem = part->mem;
+	bool at_once = false;
 
 	mutex_lock(&mem->lock);
 	list_del(&part->node);
-	if (list_empty(&mem->users))
-		retire(mem);
+	if (list_empty(&mem->users)) {
+		/* System pages outlive it by themselves; a limit must not be met for a while yet. */
+		at_once = !mem->provider && !mem->dead;
+		if (at_once)
+			WRITE_ONCE(mem->dead, true);
+		else
+			retire(mem);
+	}
 	mutex_unlock(&mem->lock);
+	if (at_once)
+		give_back(mem);
 	gkv_mem_put(mem);
 }
 
