@@ -203,6 +203,35 @@ static int vram_under_memlock(void *arg)
 	       why.reason == GKVDRV_WHY_MEMLOCK ? 0 : 4;
 }
 
+static int one_after_the_other(void *arg)
+{
+	struct task *t = arg;
+	struct rlimit limit = { .rlim_cur = 5 * 4096, .rlim_max = 5 * 4096 };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit))
+		return 1;
+	for (t->n = 0; t->n < 500; t->n++) {
+		struct gkvdrv_qp qp, other;
+
+		if (qp_create(t->gkv, &qp, 8, 0, 0) < 0)
+			return 2;
+		/* One too many, which is refused when it is half made. */
+		if (t->n & 1 && qp_create(t->gkv, &other, 8, 0, 0) != -ENOMEM)
+			return 3;
+		close(qp.fd);
+	}
+	return 0;
+}
+
+/* What is closed is given back when close() returns: the next one must not be refused for it. */
+TEST_F(limits, what_is_closed_is_there_at_once)
+{
+	struct task *t = new_task(self);
+
+	EXPECT_EQ(0, in_child(NOBODY, one_after_the_other, t));
+	EXPECT_EQ(500u, t->n);
+}
+
 TEST_F(limits, vram_does_not)
 {
 	struct task *t = new_task(self);

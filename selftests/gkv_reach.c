@@ -111,6 +111,7 @@ TEST_F(reach, a_transfer_agrees)
 {
 	struct expected want = expected();
 	const uint64_t seed = 0x4eac0;
+	int error;
 	ssize_t got;
 
 	/* The emulated switch does what the kernel does not expect: the refusal is right. */
@@ -119,13 +120,14 @@ TEST_F(reach, a_transfer_agrees)
 	gkv_pattern_fill(self->at, seed + 1, 0, MIB);
 	ASSERT_EQ(0, gkv_host_check("disk-fill %#lx 0 %lu", seed, MIB));
 	got = pread(self->disk, self->at, MIB, 0);
+	error = errno;
 	if (ask(self->region, self->disk, NULL) > 0) {
 		EXPECT_EQ((ssize_t)MIB, got);
 		EXPECT_EQ(0, gkv_host_check("vram-has %#lx %#lx %lu", seed, self->offset, MIB));
 		EXPECT_EQ(0, gkv_host_check("ram-lacks %#lx", seed));
 	} else {
 		EXPECT_EQ(-1, got);
-		EXPECT_EQ(EINVAL, errno);
+		EXPECT_EQ(EINVAL, error);
 		EXPECT_EQ(0, gkv_host_check("vram-has %#lx %#lx %lu", seed + 1, self->offset, MIB));
 	}
 }
