@@ -334,6 +334,10 @@ run-san:
 run-vm:
 	@$(RUN) run --results $(RESULTS) --suite vm --build $(BUILD) selftests/vm/check.sh
 
+# The same on a kernel with KASAN, lockdep and fault injection, which it builds first.
+run-debug:
+	@$(RUN) run --results $(RESULTS) --suite debug --build $(BUILD) selftests/vm/check-debug.sh
+
 run-fuzz: fuzzers
 	@$(RUN) fuzz --results $(RESULTS) --build $(BUILD)/san-fuzz --jobs 2 \
 		$(patsubst %.c,$(BUILD)/san-fuzz/%,$(FUZZ_SRC))
@@ -352,7 +356,7 @@ endef
 check:
 	$(call check,$(SUITES))
 
-$(addprefix check-,$(SUITES) vm): check-%:
+$(addprefix check-,$(SUITES) vm debug): check-%:
 	$(call check,$*)
 
 check-long: export GKV_LONG := 1
@@ -428,6 +432,7 @@ gkv $(VERSION)
     make check-san          unit and integration again under ASan+UBSan and under TSan
     make check-fuzz         every fuzzer for GKV_FUZZ_SECONDS (60)
   make check-vm           the kernel module, on two kernels in virtual machines (not part of check yet)
+  make check-debug        the same on a kernel with KASAN and lockdep, built first (10 minutes)
   make check-long         the same with long fuzzing (an hour each) and stress
   make bench              the performance tables, with fio and Valkey beside them
   make deps               install the Debian packages for all of this (as another user: print how)
@@ -443,6 +448,6 @@ help:
 	@:
 
 .PHONY: FORCE all install tests fuzzers demo bench deps clean help check check-long \
-	$(addprefix check-,$(SUITES) vm) $(addprefix run-,$(SUITES) vm)
+	$(addprefix check-,$(SUITES) vm debug) $(addprefix run-,$(SUITES) vm debug)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
