@@ -401,8 +401,11 @@ void gkv_part_detach(struct gkv_part *part)
 	mutex_lock(&mem->lock);
 	list_del(&part->node);
 	if (list_empty(&mem->users)) {
-		/* System pages outlive it by themselves; a limit must not be met for a while yet. */
-		at_once = !mem->provider && !mem->dead;
+		/*
+		 * What nobody uses is there for the next one when close() returns. System pages
+		 * outlive it by themselves.
+		 */
+		at_once = !mem->dead && !(mem->provider && in_use(mem));
 		if (at_once)
 			WRITE_ONCE(mem->dead, true);
 		else
