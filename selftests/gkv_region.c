@@ -182,6 +182,21 @@ TEST_F(region, the_whole_provider_and_not_a_page_more)
 	ASSERT_EQ(0, wait_used(self->gkv, self->provider, 0));
 }
 
+/* What is closed is there when close() returns. */
+TEST_F(region, is_free_when_it_is_closed)
+{
+	for (int i = 0; i < 5; i++) {
+		int fd = region_alloc(self->gkv, self->provider, self->len / 64);
+		int rest = region_alloc(self->gkv, self->provider, self->len - self->len / 64);
+
+		ASSERT_GE(fd, 0);
+		ASSERT_GE(rest, 0);
+		close(rest);
+		close(fd);
+		ASSERT_EQ(0, provider_used(self->gkv, self->provider));
+	}
+}
+
 /* Neighbours do not overlap, whatever was freed in between. */
 TEST_F(region, no_two_share_a_page)
 {
