@@ -320,7 +320,14 @@ TEST_F(life, lost_in_a_socket)
 /* F69, F95, F107: kill -9 at any moment of making, using and mapping. */
 static void busy_until_killed(int gkv, int provider, bool p2p)
 {
-	for (;;) {
+	struct {
+		int fd;
+		char *at;
+	} kept[16] = { };
+
+	/* Some stay open, some stay mapped, some both, until their turn comes again. */
+	for (unsigned int i = 0; ; i++) {
+		unsigned int slot = i % 16;
 		struct gkvdrv_qp qp;
 		int fd = qp_create(gkv, &qp, 256, p2p ? 7 : 0, provider);
 		char *at = fd < 0 ? MAP_FAILED : map_shared(fd, 0, 16384);
@@ -328,14 +335,16 @@ static void busy_until_killed(int gkv, int provider, bool p2p)
 		if (at == MAP_FAILED)
 			_exit(1);
 		fill_bytes(at, 1, 16384);
-		/* Every other one stays open, some mapped. */
-		if (fd & 1)
+		if (kept[slot].fd)
+			close(kept[slot].fd);
+		if (kept[slot].at)
+			munmap(kept[slot].at, 16384);
+		kept[slot].fd = i & 1 ? fd : 0;
+		kept[slot].at = i & 2 || !(i & 1) ? at : NULL;
+		if (!kept[slot].fd)
 			close(fd);
-		if (fd & 2)
+		if (!kept[slot].at)
 			munmap(at, 16384);
-		if (fd > 200)
-			for (int i = 20; i < 200; i++)
-				close(i);
 	}
 }
 
