@@ -22,6 +22,7 @@
 #include "control/clientmem.h"
 #include "control/health.h"
 #include "control/server.h"
+#include "core/clock.h"
 #include "core/hash.h"
 #include "core/killpoint.h"
 #include "core/reactor_priv.h"
@@ -247,7 +248,6 @@ int main(int argc, char **argv)
 				  .signal_fd = -1, .state_fd = -1, .reserve_fd = -1 };
 	struct kvb_config cfg;
 	struct kvb_err err = { 0 };
-	struct timespec ts;
 	struct args args;
 	sigset_t set;
 	int rc;
@@ -268,8 +268,7 @@ int main(int argc, char **argv)
 	raise_nofile();
 	random_bytes(kvb_hash_secret, sizeof(kvb_hash_secret));
 	random_bytes(srv.instance, sizeof(srv.instance));
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	srv.started_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	srv.started_ns = kvb_clock_ns();
 	srv.cfg = &cfg;
 
 	/* Threads inherit the mask: the signals reach the control thread's signalfd only. */

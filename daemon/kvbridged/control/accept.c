@@ -142,7 +142,7 @@ static void refuse_one(struct kvb_server *srv)
 		snprintf(why, sizeof(why), "daemon has %u sessions, and its limit of open files is met",
 			 srv->nsessions);
 		tell(fd, why);
-		close(fd);
+		kvb_close_connection_now(fd);
 	}
 	srv->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }

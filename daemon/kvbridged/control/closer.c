@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/err.h"
 
 #define BACKLOG		16u
@@ -38,14 +39,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static struct foreign *queue, **queue_tail = &queue;
 static struct lane lanes[THREADS];
-
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static struct lane *lane_of(uid_t uid)
 {
@@ -74,15 +67,16 @@ static struct foreign *take(struct lane *l)
 	if (!*at)
 		queue_tail = at;
 	l->uid = f->uid;
-	l->since = clock_ns();
+	l->since = kvb_clock_ns();
 	return f;
 }
 
 /* Closed with something unread, the peer would see a reset before our last words. */
-static void drain_and_close(int sock)
+void kvb_close_connection_now(int sock)
 {
 	char c;
 
+	shutdown(sock, SHUT_RDWR);
 	while (recv(sock, &c, sizeof(c), MSG_DONTWAIT | MSG_TRUNC) > 0)
 		;
 	close(sock);
@@ -100,7 +94,7 @@ static void *closer_main(void *arg)
 		while ((f = take(l))) {
 			pthread_mutex_unlock(&lock);
 			if (f->connection)
-				drain_and_close(f->fd);
+				kvb_close_connection_now(f->fd);
 			else
 				close(f->fd);
 			free(f);
@@ -150,7 +144,7 @@ static bool assign(uid_t uid)
 		return false;
 	free_lane->busy = true;
 	free_lane->uid = uid;
-	free_lane->since = clock_ns();
+	free_lane->since = kvb_clock_ns();
 	pthread_cond_broadcast(&more);
 	return true;
 }
@@ -195,7 +189,7 @@ void kvb_close_connection(int sock, uid_t uid)
 {
 	shutdown(sock, SHUT_RDWR);
 	if (kvb_close_state(uid, NULL) == KVB_CLOSE_STUCK || !hand_over(sock, uid, true))
-		drain_and_close(sock);
+		kvb_close_connection_now(sock);
 }
 
 enum kvb_closing kvb_close_state(uid_t uid, unsigned int *n)
@@ -210,7 +204,7 @@ enum kvb_closing kvb_close_state(uid_t uid, unsigned int *n)
 	l = lane_of(uid);
 	if (l) {
 		count++;
-		moves = clock_ns() - l->since < STUCK_NS;
+		moves = kvb_clock_ns() - l->since < STUCK_NS;
 	}
 	pthread_mutex_unlock(&lock);
 	if (n)

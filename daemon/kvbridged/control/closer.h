@@ -29,6 +29,9 @@ void kvb_close_foreign(int fd, uid_t uid);
  */
 void kvb_close_connection(int sock, uid_t uid);
 
+/* The same, and all of it before this returns: for who needs the descriptor back. It may wait. */
+void kvb_close_connection_now(int sock);
+
 /* How closing goes for the user; @n, if not NULL: how many descriptors are left to close. */
 enum kvb_closing kvb_close_state(uid_t uid, unsigned int *n);
 

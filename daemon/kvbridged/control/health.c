@@ -13,6 +13,7 @@
 #include "admin/admin.h"
 #include "config/state.h"
 #include "control/server.h"
+#include "core/clock.h"
 
 #define SAVE_ERRORS_NS	(10 * UINT64_C(1000000000))
 #define SAVE_ALL_NS	(3600 * UINT64_C(1000000000))
@@ -38,14 +39,6 @@ static uint64_t *field(struct kvb_admin_counters *c, size_t i)
 	return (uint64_t *)((char *)c + fields[i].offset);
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 void kvb_health_counters(void *ctx, struct kvb_admin_counters *c)
 {
 	const struct kvb_server *srv = ctx;
@@ -57,7 +50,7 @@ void kvb_health_counters(void *ctx, struct kvb_admin_counters *c)
 	c->written_bytes += t.v[KVB_T_STORE_BYTES];
 	c->reads += t.ops[KVB_CLASS_RETRIEVE];
 	c->writes += t.ops[KVB_CLASS_STORE];
-	c->power_on_seconds += (clock_ns() - srv->started_ns) / 1000000000u;
+	c->power_on_seconds += (kvb_clock_ns() - srv->started_ns) / 1000000000u;
 	c->media_errors += atomic_load_explicit(&srv->ctrl->media_errors, memory_order_relaxed);
 }
 
@@ -107,7 +100,7 @@ static void save(struct kvb_server *srv, bool clean, bool sync)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "%s = %" PRIu64 "\n",
 			      fields[i].name, *field(&c, i));
 	ret = kvb_state_replace(path, text, sync);
-	saved_ns = clock_ns();
+	saved_ns = kvb_clock_ns();
 	saved_media_errors = c.media_errors;
 	if (!ret)
 		return;

@@ -14,6 +14,7 @@
 #include "control/hits.h"
 #include "control/server.h"
 #include "control/session.h"
+#include "core/clock.h"
 
 typedef struct json_object jobj;
 
@@ -100,13 +101,11 @@ static jobj *status_json(const struct kvb_server *srv)
 {
 	jobj *o = json_object_new_object(), *rs = json_object_new_array();
 	struct kvb_totals t;
-	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
 	add_str(o, "version", GKV_BUILD_VERSION);
 	add_u64(o, "pid", (uint64_t)getpid());
 	add_uuid(o, "instance", srv->instance);
-	add_u64(o, "uptime_s", (uint64_t)ts.tv_sec - srv->started_ns / 1000000000u);
+	add_u64(o, "uptime_s", (kvb_clock_ns() - srv->started_ns) / 1000000000u);
 	add_u64(o, "sessions", srv->nsessions);
 	kvb_server_totals(srv, &t);
 	for (unsigned int i = 0; i < kvb_nreactors; i++)

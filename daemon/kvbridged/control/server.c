@@ -23,6 +23,7 @@
 #include "control/health.h"
 #include "control/hits.h"
 #include "control/session.h"
+#include "core/clock.h"
 
 /* An orderly stop waits this long for commands in flight. */
 #define STOP_TIMEOUT_NS 10000000000ull
@@ -32,14 +33,6 @@
 
 static struct kvb_mailbox mailbox;
 static int mailbox_fd = -1;
-
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- Mailbox ---- */
 
@@ -382,14 +375,14 @@ int kvb_server_run(struct kvb_server *srv)
 
 			if (ev[i].data.ptr == &srv->listen_fd) {
 				if (!srv->stopping)
-					kvb_server_accept(srv, clock_ns());
+					kvb_server_accept(srv, kvb_clock_ns());
 			} else if (ev[i].data.ptr == &srv->signal_fd) {
 				struct signalfd_siginfo si;
 
 				if (read(srv->signal_fd, &si, sizeof(si)) == sizeof(si) &&
 				    !srv->stopping) {
 					stop(srv);
-					give_up = clock_ns() + STOP_TIMEOUT_NS;
+					give_up = kvb_clock_ns() + STOP_TIMEOUT_NS;
 				}
 			} else if (ev[i].data.ptr == &srv->wake_fd) {
 				run_mailbox();
@@ -403,7 +396,7 @@ int kvb_server_run(struct kvb_server *srv)
 				kvb_session_close(s);
 			}
 		}
-		now = clock_ns();
+		now = kvb_clock_ns();
 		drop_silent(srv, now);
 		kvb_health_tick(srv, now);
 		kvb_hits_tick(srv, now);

@@ -10,6 +10,7 @@
 
 #include "config/settings.h"
 #include "core/access.h"
+#include "core/clock.h"
 #include "core/hash.h"
 #include "core/reactor_priv.h"
 
@@ -27,14 +28,6 @@ uint64_t kvb_hash_secret[2];
  * store whose other threads could do with the processor.
  */
 #define BUSY_SPIN 10
-
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 unsigned int kvb_reactor_id(const struct kvb_reactor *r)
 {
@@ -439,7 +432,7 @@ static void turn(struct kvb_reactor *r)
 	unsigned int n;
 	uint64_t spin;
 
-	r->now = clock_ns();
+	r->now = kvb_clock_ns();
 	n = run_inbox(r);
 	n += scan(r);
 	n += reap(r);
@@ -472,7 +465,7 @@ void kvb_reactor_loop(struct kvb_reactor *r)
 {
 	r->wake_io.done = woken;
 	arm_wake(r);
-	r->now = clock_ns();
+	r->now = kvb_clock_ns();
 	atomic_store(&r->up, true);
 	while (!r->stop)
 		turn(r);

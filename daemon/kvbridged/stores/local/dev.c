@@ -12,18 +12,11 @@
 
 #include <linux/fs.h>
 
+#include "core/clock.h"
 #include "stores/local/local.h"
 
 #define LOCK_POLL_NS	20000000ull
 #define LOCK_LOG_NS	5000000000ull
-
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
 
 static int io_whole(const struct loc_file *f, void *buf, size_t len, uint64_t off, bool write)
 {
@@ -91,13 +84,13 @@ int loc_probe_ring(struct kvb_err *err)
  */
 static int lock_wait(struct loc_store *ls, struct loc_file *f, struct kvb_err *err)
 {
-	uint64_t start = clock_ns(), said = 0, now;
+	uint64_t start = kvb_clock_ns(), said = 0, now;
 	struct timespec nap = { .tv_nsec = LOCK_POLL_NS };
 
 	while (flock(f->fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return kvb_fail(err, errno, "%s: cannot lock: %s", f->path, strerror(errno));
-		now = clock_ns();
+		now = kvb_clock_ns();
 		if (now - start >= ls->lock_wait_ns)
 			return kvb_fail(err, EBUSY, "%s: locked by another process for %llu s",
 					f->path, (unsigned long long)((now - start) / 1000000000));

@@ -38,7 +38,7 @@ static uint64_t backoff(uint64_t *delay, uint64_t *at)
 	*delay = *delay ? 2 * *delay : RETRY_MIN;
 	if (*delay > RETRY_MAX)
 		*delay = RETRY_MAX;
-	return *at = rd_now() + *delay;
+	return *at = kvb_clock_ns() + *delay;
 }
 
 static uint64_t hash_text(const char *s)
@@ -174,7 +174,7 @@ static void lost_to_blocklist(struct rd_conn *c)
 	/* Whoever put it there may not have done so for long: the next connection fences it. */
 	rd_fence_leave(&l->fence, !l->used);
 	pthread_mutex_lock(&rd_lock);
-	if (rd_now() - c->up_since > STABLE_NS)
+	if (kvb_clock_ns() - c->up_since > STABLE_NS)
 		c->delay = c->retry_at = 0;
 	else
 		backoff(&c->delay, &c->retry_at);
@@ -212,7 +212,7 @@ static void connect_once(struct rd_conn *c)
 	c->link = l;
 	c->links++;
 	c->value_max = l->value_max;
-	c->up_since = rd_now();
+	c->up_since = kvb_clock_ns();
 	snprintf(c->addrs, sizeof(c->addrs), "%s", l->addrs);
 	for (struct rd_pool *p = c->pools; p; p = p->next)
 		rd_publish(p, NULL, "connected, opening the pool");
@@ -226,10 +226,10 @@ static void connect_once(struct rd_conn *c)
 static int wait_op(rados_ioctx_t io, rados_completion_t op, uint64_t ns, int *rc)
 {
 	const struct timespec nap = { .tv_nsec = 2 * (long)MS };
-	uint64_t until = rd_now() + ns;
+	uint64_t until = kvb_clock_ns() + ns;
 
 	while (!rados_aio_is_complete(op)) {
-		if (rd_now() > until) {
+		if (kvb_clock_ns() > until) {
 			rados_aio_cancel(io, op);
 			rados_aio_wait_for_complete(op);
 			return -ETIMEDOUT;
@@ -320,7 +320,7 @@ static void open_pool(struct rd_conn *c, struct rd_pool *p)
 		if (rc != -EPERM)
 			p->denied_since = 0;
 		else if (!p->denied_since)
-			p->denied_since = rd_now();
+			p->denied_since = kvb_clock_ns();
 		return;
 	}
 	p->gens++;
@@ -341,7 +341,7 @@ static void check_pool(struct rd_pool *p)
 	char name[256], why[192];
 	int rc;
 
-	p->check_at = rd_now() + CHECK_NS;
+	p->check_at = kvb_clock_ns() + CHECK_NS;
 	pthread_mutex_unlock(&rd_lock);
 	atomic_store(&gen->suspect, false);
 	rc = rados_pool_reverse_lookup(gen->io.cluster, gen->io.pool_id, name, sizeof(name));
@@ -370,7 +370,7 @@ static bool due(uint64_t at, uint64_t now, uint64_t *next)
 /* Returns whether anything was done: then there may be more. */
 static bool look_at_pools(struct rd_conn *c, uint64_t *next)
 {
-	uint64_t now = rd_now();
+	uint64_t now = kvb_clock_ns();
 
 	for (struct rd_pool *p = c->pools; p; p = p->next) {
 		if (p->closing)
@@ -392,7 +392,7 @@ static bool look_at_pools(struct rd_conn *c, uint64_t *next)
 /* Nothing can be lost by connecting again, and a pool may be allowed then? */
 static bool worth_new_session(const struct rd_conn *c)
 {
-	uint64_t now = rd_now();
+	uint64_t now = kvb_clock_ns();
 
 	if (c->link->gens)
 		return false;
@@ -417,7 +417,7 @@ static bool step(struct rd_conn *c, uint64_t *next)
 		return false;
 	}
 	if (!c->link) {
-		if (!due(c->retry_at, rd_now(), next))
+		if (!due(c->retry_at, kvb_clock_ns(), next))
 			return false;
 		connect_once(c);
 		return true;

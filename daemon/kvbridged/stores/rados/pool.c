@@ -33,14 +33,6 @@ static int once_rc;
 
 /* ---- Time ---- */
 
-uint64_t rd_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 bool rd_wait_until(pthread_cond_t *cond, uint64_t until)
 {
 	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000u),
@@ -403,7 +395,7 @@ int rd_pool_open(const struct rd_pool_conf *conf, struct rd_pool **out, struct k
 
 bool rd_pool_wait(struct rd_pool *p, uint64_t ns)
 {
-	uint64_t now = rd_now(), until = ns > UINT64_MAX - now ? UINT64_MAX : now + ns;
+	uint64_t now = kvb_clock_ns(), until = ns > UINT64_MAX - now ? UINT64_MAX : now + ns;
 	bool ready;
 
 	pthread_mutex_lock(&rd_lock);
@@ -419,7 +411,7 @@ bool rd_pool_wait(struct rd_pool *p, uint64_t ns)
 /* Returns whether @p and, if @last, its connection are gone in time. */
 static bool wait_gone(const struct rd_pool *p, const struct rd_conn *c, bool last)
 {
-	uint64_t until = rd_now() + CLOSE_NS;
+	uint64_t until = kvb_clock_ns() + CLOSE_NS;
 
 	while (!p->gone || (last && !c->done)) {
 		if (!rd_wait_until(&rd_changed, until))

@@ -73,9 +73,6 @@ struct rd_sub {
 	struct rd_sub *next;
 };
 
-/* CLOCK_MONOTONIC, ns. Any thread. */
-uint64_t rd_now(void);
-
 /*
  * Control thread. Starts connecting and returns at once; fails only for what no waiting
  * mends (a configuration file that cannot be read, out of memory).

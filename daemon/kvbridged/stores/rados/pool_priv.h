@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/clock.h"
 #include "stores/rados/fence.h"
 #include "stores/rados/pool.h"
 
@@ -126,7 +127,7 @@ struct rd_pool {
 extern pthread_mutex_t rd_lock;
 extern pthread_cond_t rd_changed;	/* a pool became ready or is gone, a thread ended */
 
-/* Wait for @cond with the lock held until @until (rd_now() clock). False when it is past. */
+/* Wait for @cond with the lock held until @until of kvb_clock_ns(). False when it is past. */
 bool rd_wait_until(pthread_cond_t *cond, uint64_t until);
 int rd_cond_init(pthread_cond_t *cond);
 

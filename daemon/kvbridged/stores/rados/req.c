@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/clock.h"
 #include "core/killpoint.h"
 #include "stores/rados/rados.h"
 
@@ -228,7 +229,7 @@ void rd_req_end(struct rd_req *q, uint16_t status)
 			back = q->parts[i].back_ns;
 	}
 	if (!status && back)
-		stamp(q, rd_now(), back);
+		stamp(q, kvb_clock_ns(), back);
 	q->op = NULL;
 	/* First what librados has of it: the answer may bring the next command. */
 	if (!q->npending)
@@ -261,7 +262,7 @@ static void called_back(void *arg)
 {
 	struct rd_part *p = arg;
 
-	p->back_ns = rd_now();
+	p->back_ns = kvb_clock_ns();
 	p->msg.fn = part_over;
 	kvb_reactor_send(p->req->sh->r, &p->msg);
 }
@@ -278,7 +279,7 @@ int rd_read_send(struct rd_req *q, struct rd_part *p, bool first)
 	int rc = 0;
 
 	if (!q->send_ns)
-		q->send_ns = rd_now();
+		q->send_ns = kvb_clock_ns();
 	p->req = q;
 	p->pending = true;
 	p->over = false;
@@ -296,7 +297,7 @@ int rd_write_send(struct rd_req *q, const struct rsh_write_args *a)
 	struct rd_part *p = &q->one;
 	int rc = 0;
 
-	q->send_ns = rd_now();
+	q->send_ns = kvb_clock_ns();
 	q->parts = p;
 	q->nparts = 1;
 	p->req = q;
