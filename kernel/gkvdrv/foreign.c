@@ -11,38 +11,10 @@
 
 #include "gkvdrv.h"
 
-struct foreign {
-	struct list_head node;
-	struct gkv_provider *provider;
-};
-
-static DEFINE_MUTEX(foreign_lock);	/* the list */
-static LIST_HEAD(foreigners);
-
-static int add(struct pci_dev *pdev, struct gkvdrv_provider *a, struct gkv_why *why)
-{
-	struct gkv_provider *p;
-	struct foreign *f;
-
-	f = kzalloc_obj(*f, GFP_KERNEL);
-	if (!f)
-		return -ENOMEM;
-	p = gkv_provider_create(pdev, a->bar, a->offset, a->len, GKVDRV_FOREIGN, why);
-	if (IS_ERR(p)) {
-		kfree(f);
-		return PTR_ERR(p);
-	}
-	f->provider = p;
-	a->id = p->id;
-	mutex_lock(&foreign_lock);
-	list_add_tail(&f->node, &foreigners);
-	mutex_unlock(&foreign_lock);
-	return 0;
-}
-
 int gkv_foreign_add(struct gkv_call *call)
 {
 	struct gkvdrv_provider *a = &call->arg.provider;
+	struct gkv_provider *p;
 	struct pci_dev *pdev;
 	int ret;
 
@@ -60,47 +32,20 @@ int gkv_foreign_add(struct gkv_call *call)
 				  a->bdf >> 8, PCI_SLOT(a->bdf & 0xff), PCI_FUNC(a->bdf & 0xff));
 	/* Its driver neither comes nor goes meanwhile. */
 	device_lock(&pdev->dev);
-	if (!pdev->dev.driver)
+	if (!pdev->dev.driver) {
 		ret = gkv_refuse(&call->why, -ENODEV, GKVDRV_WHY_DEVICE,
 				 "%s has no driver: bind it to gkvdrv, as a carve-out",
 				 pci_name(pdev));
-	else
-		ret = add(pdev, a, &call->why);
+	} else {
+		p = gkv_provider_create(pdev, a->bar, a->offset, a->len, GKVDRV_FOREIGN,
+					&call->why);
+		ret = PTR_ERR_OR_ZERO(p);
+		if (!ret)
+			a->id = p->id;
+	}
 	device_unlock(&pdev->dev);
 	pci_dev_put(pdev);
 	return ret;
-}
-
-/* The first that matches, off the list. */
-static struct gkv_provider *take(struct pci_dev *pdev, u32 id)
-{
-	struct gkv_provider *p = NULL;
-	struct foreign *f;
-
-	mutex_lock(&foreign_lock);
-	list_for_each_entry(f, &foreigners, node) {
-		if (f->provider->pdev == pdev && (!id || f->provider->id == id)) {
-			p = f->provider;
-			list_del(&f->node);
-			kfree(f);
-			break;
-		}
-	}
-	mutex_unlock(&foreign_lock);
-	return p;
-}
-
-/* The function of the foreign provider @id, or of any (0), with a reference; or NULL. */
-static struct pci_dev *function_of(u32 id)
-{
-	struct foreign *f;
-
-	guard(mutex)(&foreign_lock);
-	list_for_each_entry(f, &foreigners, node) {
-		if (!id || f->provider->id == id)
-			return pci_dev_get(f->provider->pdev);
-	}
-	return NULL;
 }
 
 /* Its driver is not unbound meanwhile: pages would go under us. */
@@ -109,7 +54,7 @@ static bool withdraw(struct pci_dev *pdev, u32 id)
 	struct gkv_provider *p;
 
 	device_lock(&pdev->dev);
-	p = take(pdev, id);
+	p = gkv_provider_take(pdev, id);
 	if (p)
 		gkv_provider_destroy(p);
 	device_unlock(&pdev->dev);
@@ -124,7 +69,7 @@ int gkv_foreign_del(struct gkv_call *call)
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	pdev = id ? function_of(id) : NULL;
+	pdev = id ? gkv_provider_foreign(id) : NULL;
 	if (pdev) {
 		found = withdraw(pdev, id);
 		pci_dev_put(pdev);
@@ -143,7 +88,7 @@ static int unbinding(struct notifier_block *nb, unsigned long action, void *data
 
 	if (action != BUS_NOTIFY_UNBIND_DRIVER)
 		return NOTIFY_DONE;
-	while ((p = take(pdev, 0)))
+	while ((p = gkv_provider_take(pdev, 0)))
 		gkv_provider_destroy(p);
 	return NOTIFY_OK;
 }
@@ -159,7 +104,7 @@ void gkv_foreign_exit(void)
 {
 	struct pci_dev *pdev;
 
-	while ((pdev = function_of(0))) {
+	while ((pdev = gkv_provider_foreign(0))) {
 		withdraw(pdev, 0);
 		pci_dev_put(pdev);
 	}

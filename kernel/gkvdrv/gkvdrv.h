@@ -134,8 +134,6 @@ struct gkv_provider {
 	wait_queue_head_t idle;		/* no mems left */
 };
 
-extern struct mutex gkv_providers_lock;
-
 /*
  * Claim a span of a BAR. Caller holds the device lock of @pdev, which has a driver. An
  * ERR_PTR with a reason when the span cannot be had whole.
@@ -144,7 +142,12 @@ struct gkv_provider *gkv_provider_create(struct pci_dev *pdev, int bar, u64 offs
 					 u32 kind, struct gkv_why *why);
 /* Revoke what is in use, wait for it, and give the pages back. Sleeps. */
 void gkv_provider_destroy(struct gkv_provider *p);
-struct gkv_provider *gkv_provider_get(u32 id);
+/* With a reference; an ERR_PTR with a reason if there is none. */
+struct gkv_provider *gkv_provider_get(u32 id, struct gkv_why *why);
+/* The function of the foreign provider @id, or of any (0), with a reference; or NULL. */
+struct pci_dev *gkv_provider_foreign(u32 id);
+/* Off the list, to be destroyed: a foreign provider of @pdev, whose device lock is held. */
+struct gkv_provider *gkv_provider_take(struct pci_dev *pdev, u32 id);
 void gkv_provider_put(struct gkv_provider *p);
 int gkv_provider_info(struct gkv_call *call);
 u32 gkv_provider_count(void);
@@ -262,6 +265,8 @@ struct gkv_obj *gkv_region_of(struct file *file);
 int gkv_report(struct gkv_call *call);
 int gkv_reach(struct gkv_call *call);
 
+/* Make a region of all of @mem, consumed also when this fails: its descriptor in *@fd. */
+int gkv_region_give(struct gkv_call *call, struct gkv_mem *mem, u64 len, s32 *fd);
 int gkv_region_alloc(struct gkv_call *call);
 int gkv_region_import(struct gkv_call *call);
 int gkv_qp_create(struct gkv_call *call);

@@ -198,7 +198,6 @@ int gkv_region_import(struct gkv_call *call)
 	struct gkv_provider *p;
 	struct dma_buf *dmabuf;
 	struct gkv_mem *mem;
-	struct gkv_obj *obj;
 	unsigned int nr_runs;
 	int ret;
 
@@ -218,11 +217,9 @@ int gkv_region_import(struct gkv_call *call)
 	ret = check_range(a, dmabuf->size, &call->why);
 	if (ret)
 		goto put;
-	p = gkv_provider_get(a->provider);
-	if (!p) {
-		ret = gkv_refuse(&call->why, -ENOENT, GKVDRV_WHY_PROVIDER,
-				 "there is no provider %u, of %u", a->provider,
-				 gkv_provider_count());
+	p = gkv_provider_get(a->provider, &call->why);
+	if (IS_ERR(p)) {
+		ret = PTR_ERR(p);
 		goto put;
 	}
 	mem = import(p, dmabuf, a, &call->why);
@@ -231,19 +228,10 @@ int gkv_region_import(struct gkv_call *call)
 		ret = PTR_ERR(mem);
 		goto put;
 	}
-	obj = gkv_obj_alloc();
-	ret = obj ? gkv_obj_attach(obj, 0, mem, 0, a->len) : -ENOMEM;
-	if (ret) {
-		gkv_mem_abandon(mem);
-		kfree(obj);
-		goto put;
-	}
 	nr_runs = mem->nr_runs;
-	gkv_mem_put(mem);
-	ret = gkv_call_give(call, gkv_obj_file(obj));
+	ret = gkv_region_give(call, mem, a->len, &a->fd);
 	if (ret)
 		goto put;
-	a->fd = call->new_fd;
 	atomic64_inc(&gkv_counters.imports);
 	trace_gkv_import(a->provider, a->len, nr_runs);
 put:

@@ -17,7 +17,7 @@
 #include "gkvdrv.h"
 #include "trace.h"
 
-DEFINE_MUTEX(gkv_providers_lock);	/* the list, identifiers */
+static DEFINE_MUTEX(gkv_providers_lock);	/* the list, identifiers */
 static LIST_HEAD(providers);
 static u32 next_id = 1;
 
@@ -182,7 +182,19 @@ void gkv_provider_put(struct gkv_provider *p)
 	kobject_put(&p->kobj);
 }
 
-struct gkv_provider *gkv_provider_get(u32 id)
+static u32 count(void)
+{
+	lockdep_assert_held(&gkv_providers_lock);
+	return list_count_nodes(&providers);
+}
+
+u32 gkv_provider_count(void)
+{
+	guard(mutex)(&gkv_providers_lock);
+	return count();
+}
+
+struct gkv_provider *gkv_provider_get(u32 id, struct gkv_why *why)
 {
 	struct gkv_provider *p;
 
@@ -193,18 +205,35 @@ struct gkv_provider *gkv_provider_get(u32 id)
 			return p;
 		}
 	}
+	return ERR_PTR(gkv_refuse(why, -ENOENT, GKVDRV_WHY_PROVIDER,
+				  "there is no provider %u, of %u", id, count()));
+}
+
+struct pci_dev *gkv_provider_foreign(u32 id)
+{
+	struct gkv_provider *p;
+
+	guard(mutex)(&gkv_providers_lock);
+	list_for_each_entry(p, &providers, node) {
+		if (p->kind == GKVDRV_FOREIGN && (!id || p->id == id))
+			return pci_dev_get(p->pdev);
+	}
 	return NULL;
 }
 
-u32 gkv_provider_count(void)
+struct gkv_provider *gkv_provider_take(struct pci_dev *pdev, u32 id)
 {
 	struct gkv_provider *p;
-	u32 n = 0;
 
+	device_lock_assert(&pdev->dev);
 	guard(mutex)(&gkv_providers_lock);
-	list_for_each_entry(p, &providers, node)
-		n++;
-	return n;
+	list_for_each_entry(p, &providers, node) {
+		if (p->kind == GKVDRV_FOREIGN && p->pdev == pdev && (!id || p->id == id)) {
+			list_del_init(&p->node);
+			return p;
+		}
+	}
+	return NULL;
 }
 
 static struct gkv_provider *provider_alloc(struct pci_dev *pdev, int bar, u64 offset, u64 len,

@@ -66,11 +66,9 @@ static struct gkv_mem *part_mem(const struct gkvdrv_part *a, bool vram, unsigned
 
 	if (!vram)
 		return gkv_mem_host(npages, why);
-	p = gkv_provider_get(a->provider);
-	if (!p)
-		return ERR_PTR(gkv_refuse(why, -ENOENT, GKVDRV_WHY_PROVIDER,
-					  "there is no provider %u, of %u", a->provider,
-					  gkv_provider_count()));
+	p = gkv_provider_get(a->provider, why);
+	if (IS_ERR(p))
+		return ERR_CAST(p);
 	mem = gkv_mem_vram(p, npages, why);
 	gkv_provider_put(p);
 	return mem;

@@ -18,18 +18,13 @@ struct kobject *gkv_providers_dir;
 
 /* ---- Settings ---- */
 
-static ssize_t set(struct device *dev, struct device_attribute *attr, const char *buf,
-		   size_t len, u64 min, u64 max, u64 *value)
+static int parse(const char *buf, u64 min, u64 max, u64 *value)
 {
-	u64 v;
-	int ret = kstrtou64(buf, 0, &v);
+	int ret = kstrtou64(buf, 0, value);
 
 	if (ret)
 		return ret;
-	if (v < min || v > max)
-		return -ERANGE;
-	*value = v;
-	return len;
+	return *value < min || *value > max ? -ERANGE : 0;
 }
 
 #define SETTING(_name, _min, _max)							\
@@ -41,13 +36,13 @@ static ssize_t _name##_store(struct device *dev, struct device_attribute *attr,	
 			     const char *buf, size_t len)				\
 {											\
 	u64 v;										\
-	ssize_t ret = set(dev, attr, buf, len, _min, _max, &v);			\
+	int ret = parse(buf, _min, _max, &v);						\
 											\
-	if (ret < 0)									\
+	if (ret)									\
 		return ret;								\
 	WRITE_ONCE(gkv_##_name, v);							\
 	sysfs_notify(&dev->kobj, NULL, #_name);						\
-	return ret;									\
+	return len;									\
 }											\
 static DEVICE_ATTR_RW(_name)
 
