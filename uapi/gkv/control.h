@@ -8,7 +8,8 @@
  * all reserved fields zero (refused otherwise).
  *
  * The daemon accepts two kinds of memory descriptor: memfds sealed with at least
- * F_SEAL_SHRINK and F_SEAL_GROW, and region descriptors of /dev/gkv.
+ * F_SEAL_SHRINK and F_SEAL_GROW, and those of /dev/gkv (GKV_FEATURE_VRAM): regions as
+ * data, queue pairs as rings and doorbells.
  */
 #ifndef _UAPI_GKV_CONTROL_H
 #define _UAPI_GKV_CONTROL_H
@@ -70,6 +71,7 @@ GKV_ASSERT_SIZE(gkv_msg_reply, 216);
 /* Feature bits of the hello. */
 #define GKV_FEATURE_CSUM	0x00000001u	/* GKV_QP_F_CSUM */
 #define GKV_FEATURE_RESUME	0x00000002u	/* GKV_QP_F_RESUME */
+#define GKV_FEATURE_VRAM	0x00000004u	/* memory of /dev/gkv, memory modes but 0x0 */
 
 /**
  * struct gkv_msg_hello - first message on a connection
@@ -196,7 +198,8 @@ GKV_ASSERT_SIZE(gkv_msg_ns_open_reply, 312);
  * @len: bytes; a multiple of the page size
  * @offset: where the span starts in the descriptor; a multiple of the page size
  *
- * Descriptors: the memory.
+ * Descriptors: the memory: a memfd, or a region of /dev/gkv. -EXDEV when a disk that a
+ * namespace of the session lies on cannot do DMA to it, -ENODEV when it is revoked.
  */
 struct gkv_msg_region_add {
 	struct gkv_msg_hdr hdr;
@@ -240,10 +243,17 @@ GKV_ASSERT_SIZE(gkv_msg_id, 32);
  * @sq_offset: where the SQ starts in its descriptor; a multiple of 4096
  * @cq_offset: where the CQ starts; a multiple of 4096
  * @rec_offset: where the record starts; a multiple of 4096
+ * @db_offset: with GKV_MODE_DB: where the SQ's doorbell is, a multiple of 8; that of the
+ *	CQ is one stride behind it. Else zero
  *
- * Descriptors: SQ, CQ and record memory; the same one may be sent three times.
- * All of it must be zero unless GKV_QP_F_RESUME is set; the daemon zeroes CQ and
+ * Descriptors: SQ, CQ and record memory, with GKV_MODE_DB the doorbells'; the same one
+ * may be sent several times. The record's is a memfd. The others are memfds, or a queue
+ * pair of /dev/gkv with offsets by its struct gkvdrv_part; what has its bit in @mode must
+ * be the latter, and lie in VRAM. Without GKV_MODE_DB the doorbells are those of the
+ * hello. All of it must be zero unless GKV_QP_F_RESUME is set; the daemon zeroes CQ and
  * record.
+ *
+ * With GKV_MODE_DATA every data pointer must lie in VRAM, without it none may.
  */
 struct gkv_msg_qp_add {
 	struct gkv_msg_hdr hdr;
@@ -254,8 +264,9 @@ struct gkv_msg_qp_add {
 	__le64	sq_offset;
 	__le64	cq_offset;
 	__le64	rec_offset;
+	__le64	db_offset;
 };
-GKV_ASSERT_SIZE(gkv_msg_qp_add, 64);
+GKV_ASSERT_SIZE(gkv_msg_qp_add, 72);
 
 /**
  * struct gkv_msg_qp_add_reply - the queue pair is live

@@ -71,6 +71,12 @@ GKV_ASSERT_OFFSET(gkv_rec_entry, seq, 64);
 GKV_ASSERT_OFFSET(gkv_rec_entry, state, 80);
 GKV_ASSERT_OFFSET(gkv_rec_entry, status, 92);
 
+/* Why the daemon serves a queue pair no more. */
+#define GKV_STOPPED_NOT		0
+#define GKV_STOPPED_DOORBELL	1	/* a doorbell claimed more entries than there can be */
+#define GKV_STOPPED_MEMORY	2	/* memory of its rings or doorbells is gone */
+#define GKV_STOPPED_RECORD	3	/* the record is not what the daemon wrote */
+
 /**
  * struct gkv_rec_hdr - head of the in-flight record
  * @magic: GKV_REC_MAGIC, written last when the daemon initialises the record
@@ -89,6 +95,8 @@ GKV_ASSERT_OFFSET(gkv_rec_entry, status, 92);
  * consume is then the number of completions plus the number of live entries. Commands
  * that complete at once therefore need no entry at all.
  *
+ * @stopped: GKV_STOPPED_*, for the client to read; the daemon does not look at it. No
+ *	completion comes any more once it is set; a reset, or removal, ends it
  * @waiting: set to 1 by a client about to sleep on this word as a futex; the
  *	daemon clears it and wakes the futex after it has posted
  */
@@ -101,13 +109,15 @@ struct gkv_rec_hdr {
 	__le64	uid;
 	__u8	rsvd24[40];
 	__le64	cq_seq;
-	__u8	rsvd72[56];
+	__u8	rsvd72[52];
+	__le32	stopped;
 	__le32	waiting;
 	__u8	rsvd132[60];
 };
 GKV_ASSERT_SIZE(gkv_rec_hdr, 192);
 GKV_ASSERT_OFFSET(gkv_rec_hdr, uid, 16);
 GKV_ASSERT_OFFSET(gkv_rec_hdr, cq_seq, 64);
+GKV_ASSERT_OFFSET(gkv_rec_hdr, stopped, 124);
 GKV_ASSERT_OFFSET(gkv_rec_hdr, waiting, 128);
 
 #define GKV_REC_LEN(depth) \
