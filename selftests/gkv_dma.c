@@ -140,7 +140,7 @@ TEST_F(dma, any_number_of_blocks_at_any_block)
 	}
 }
 
-TEST_F_TIMEOUT(dma, thirty_two_mib_in_one_call, 60)
+TEST_F(dma, thirty_two_mib_in_one_call)
 {
 	read_into(_metadata, self, true, 4096, 32 * MIB, self->seed + 6);
 	write_from(_metadata, self, false, 8192, 32 * MIB, self->seed + 7);

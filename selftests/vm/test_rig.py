@@ -170,11 +170,13 @@ class Suite:
 
     # ---- With one ---------------------------------------------------------------------------------
 
-    def boot(self, name, programs, want, good=False, options=()):
-        """The run must end as said and hold every line (a beginning of it) of `want`."""
+    def boot(self, name, programs, want, good=False, options=(), path=None):
+        """The run must end as said and hold every line (a part of it) of `want`."""
         command = [sys.executable, os.path.join(HERE, "vm.py"), "run", *options,
                    *(os.path.join(HERE, "selftest", program) for program in programs)]
         env = {name: value for name, value in os.environ.items() if name != "RIG_FIRST"}
+        if path:
+            env["PATH"] = path + ":" + env["PATH"]
         result = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         lines = result.stdout.splitlines()
         problems = []
@@ -213,6 +215,28 @@ class Suite:
         self.boot("a guest that ends before its end marker fails", ["poweroff.sh", "pass.sh"], [
             "# no end marker came", "of 2 programs 1 began and 0 ended",
             "the kernel's log did not come whole"])
+
+    def stillborn(self):
+        """A kernel without a first process panics: once, and then each time."""
+        dead = ["# the kernel died before anything of ours ran, and is booted again (1 of 2)",
+                "# console| ", "Kernel panic"]
+        with tempfile.TemporaryDirectory() as folder:
+            stub = os.path.join(folder, "qemu-system-x86_64")
+            with open(stub, "w", encoding="utf-8") as file:
+                # Of two -append the last one counts.
+                file.write(f"""#!/bin/sh
+case $* in *control*) ;; *) exec {shutil.which("qemu-system-x86_64")} "$@" ;; esac
+[ -e {folder}/once ] || set -- "$@" -append "console=ttyS0 panic=-1 rdinit=/nowhere"
+: >{folder}/once
+exec {shutil.which("qemu-system-x86_64")} "$@"
+""")
+            os.chmod(stub, 0o755)
+            self.boot("a kernel that dies before anything of ours ran is booted again, and it is said",
+                      ["pass.sh"], dead + ["- the guest ran all 1 programs"], good=True, path=folder,
+                      options=["--hook", "echo=echo"])
+        self.boot("one that dies each time fails", ["pass.sh"],
+                  dead + ["is booted again (2 of 2)", "# no end marker came"],
+                  options=["--append", "rdinit=/nowhere"])
 
     def warning(self, module):
         name = "a true WARN fails: pages of a BAR that is too small for them"
@@ -278,6 +302,7 @@ def main():
     if not options.no_boot:
         suite.arguments()
         suite.machines()
+        suite.stillborn()
         suite.warning(options.p2pbar)
     if not first:
         suite.writer.out(f"1..{suite.writer.count}")
