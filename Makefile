@@ -55,7 +55,7 @@ comma	:= ,
 
 # libgkv needs nothing but libc.
 DEPS_daemon	:= liburing inih json-c libnvme libisal uuid
-DEPS_tools	:= json-c
+DEPS_tools	:= json-c libkmod
 DEPS_test	:= cmocka
 # Only where the daemon is not built with a sanitizer, which brings its own malloc.
 DEPS_alloc	:= $(if $(RADOS),$(if $(SAN),,libtcmalloc_minimal))
@@ -64,6 +64,7 @@ DEPS_alloc	:= $(if $(RADOS),$(if $(SAN),,libtcmalloc_minimal))
 PKG_liburing	:= liburing-dev
 PKG_inih	:= libinih-dev
 PKG_json-c	:= libjson-c-dev
+PKG_libkmod	:= libkmod-dev
 PKG_libnvme	:= libnvme-dev
 PKG_libisal	:= libisal-dev
 PKG_uuid	:= uuid-dev

@@ -11,7 +11,7 @@ set -euo pipefail
 declare -A packages=(
 	# g++ and librados-dev serve the rados store; libgoogle-perftools-dev is tcmalloc.
 	[build]="gcc:gcc libc6-dev binutils:ld pkg-config:pkg-config liburing-dev libinih-dev
-		libjson-c-dev libnvme-dev libisal-dev uuid-dev g++:g++ librados-dev
+		libjson-c-dev libkmod-dev libnvme-dev libisal-dev uuid-dev g++:g++ librados-dev
 		libradospp-dev libgoogle-perftools-dev"
 	# libclang-rt-dev has the fuzzer runtime.
 	[test]="libcmocka-dev clang:clang libclang-rt-dev python3:python3 fio:fio
@@ -22,7 +22,7 @@ declare -A packages=(
 		python3-rados debootstrap:debootstrap"
 	# The virtual machine that tests the kernel module, and the root it boots from.
 	[vm]="qemu-system-x86:qemu-system-x86_64 mmdebstrap:mmdebstrap python3:python3
-		xz-utils:xz util-linux:unshare"
+		xz-utils:xz util-linux:unshare e2fsprogs"
 )
 # Units that those packages bring, themselves or through what they depend on.
 units="valkey-server ceph.target ceph-mon.target ceph-osd.target ceph-mgr.target ceph-crash rbdmap

@@ -446,7 +446,7 @@ def help_of_every_command():
     text = subprocess.run([GKVCTL, "--help"], capture_output=True, check=True).stdout.decode()
     listed = text.split("Commands:\n")[1].split("\n\n")[0]
     commands = [line.split()[0] for line in listed.splitlines()]
-    check(len(commands) == 16, f"commands: {commands}")
+    check(len(commands) == 19, f"commands: {commands}")
     for command in commands:
         done = subprocess.run([GKVCTL, command, "--help"], capture_output=True, check=False)
         equal((done.returncode, done.stderr), (0, b""), f"{command} --help")

@@ -58,7 +58,7 @@ struct command {
 
 extern const struct command cmd_status, cmd_namespaces, cmd_sessions, cmd_settings,
 	cmd_get_setting, cmd_set, cmd_watch, cmd_put, cmd_get, cmd_del, cmd_exist, cmd_list,
-	cmd_flush, cmd_identify, cmd_features, cmd_log;
+	cmd_flush, cmd_identify, cmd_features, cmd_log, cmd_module, cmd_provider, cmd_region;
 
 /* ---- Messages (main.c): one line on stderr; both return the exit code ---- */
 
@@ -92,6 +92,9 @@ void ctl_cmd(const struct ctl *c, struct gkv_cmd *cmd, uint8_t opcode, const uin
 
 /* The exit code for a status; prints unless it is success. @subject: what it was about. */
 int ctl_check(const struct ctl *c, const char *subject, uint16_t status);
+
+/* Connect and read a report; *@obj is freed by the caller with json_object_put(). */
+int ctl_report(struct ctl *c, uint32_t what, struct json_object **obj);
 
 /* Run an admin command; prints and returns an exit code unless it succeeded. */
 int ctl_admin(struct ctl *c, const void *sqe, void *cqe, void *data, uint32_t *len);

@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
 	&cmd_status,   &cmd_namespaces, &cmd_sessions,	  &cmd_watch, &cmd_put,	 &cmd_get,
 	&cmd_del,      &cmd_exist,	&cmd_list,	  &cmd_flush, &cmd_identify,
 	&cmd_features, &cmd_log,	&cmd_settings,	  &cmd_get_setting,	&cmd_set,
+	&cmd_region,   &cmd_module,	&cmd_provider,
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))

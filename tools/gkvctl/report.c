@@ -14,8 +14,7 @@
 
 #define COLS(a) (a), sizeof(a) / sizeof((a)[0])
 
-/* Connect and read a report; *@obj is freed by the caller with json_object_put(). */
-static int report(struct ctl *c, uint32_t what, struct json_object **obj)
+int ctl_report(struct ctl *c, uint32_t what, struct json_object **obj)
 {
 	char *text;
 	int ret;
@@ -114,7 +113,7 @@ static void status_text(struct json_object *doc)
 static int status_run(struct ctl *c, int argc, char **argv)
 {
 	struct json_object *doc;
-	int ret = report(c, GKV_QUERY_STATUS, &doc);
+	int ret = ctl_report(c, GKV_QUERY_STATUS, &doc);
 
 	(void)argc;
 	(void)argv;
@@ -151,7 +150,7 @@ static int namespaces_run(struct ctl *c, int argc, char **argv)
 		{ "uuid", "UUID", VIEW_PLAIN },
 	};
 	struct json_object *doc, *list;
-	int ret = report(c, GKV_QUERY_NAMESPACES, &doc);
+	int ret = ctl_report(c, GKV_QUERY_NAMESPACES, &doc);
 
 	(void)argc;
 	(void)argv;
@@ -256,7 +255,7 @@ static void session_text(struct json_object *s)
 static int sessions_run(struct ctl *c, int argc, char **argv)
 {
 	struct json_object *doc, *list;
-	int ret = report(c, GKV_QUERY_SESSIONS, &doc);
+	int ret = ctl_report(c, GKV_QUERY_SESSIONS, &doc);
 
 	(void)argc;
 	(void)argv;
@@ -361,7 +360,7 @@ static int watch_run(struct ctl *c, int argc, char **argv)
 {
 	struct json_object *before, *after, *per_s;
 	double t0, t1;
-	int ret = report(c, GKV_QUERY_STATUS, &before);
+	int ret = ctl_report(c, GKV_QUERY_STATUS, &before);
 
 	(void)argc;
 	(void)argv;
@@ -370,7 +369,7 @@ static int watch_run(struct ctl *c, int argc, char **argv)
 	t0 = seconds_now();
 	for (uint64_t i = 0; !watch_args.count || i < watch_args.count; i++) {
 		sleep((unsigned int)watch_args.interval_s);
-		ret = report(c, GKV_QUERY_STATUS, &after);
+		ret = ctl_report(c, GKV_QUERY_STATUS, &after);
 		if (ret)
 			break;
 		t1 = seconds_now();
