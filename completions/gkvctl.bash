@@ -14,7 +14,7 @@ _gkvctl()
 {
 	local cur prev cmd="" i word
 	local commands="status namespaces sessions watch put get del exist list flush identify
-		features log settings get-setting set help"
+		features log settings get-setting set region module provider help"
 	local options="--socket --namespace --output --quiet --help --version --key-format"
 	local -a global=()
 
@@ -57,6 +57,14 @@ _gkvctl()
 		mapfile -t COMPREPLY < <(compgen -W "auto hex text" -- "$cur")
 		return
 		;;
+	--file | --probe)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	--pid)
+		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s ' [0-9]*)" -- "$cur")
+		return
+		;;
 	--dir | --all)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
@@ -75,6 +83,8 @@ _gkvctl()
 		identify) options+=" --raw --csi" ;;
 		log) options+=" --raw" ;;
 		watch) options+=" --interval --count" ;;
+		region) options+=" --pid --probe" ;;
+		module) options+=" --file" ;;
 		esac
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
 		return
@@ -102,6 +112,21 @@ _gkvctl()
 		if [[ $prev == set ]]; then
 			word=$(_gkvctl_names settings "${global[@]}")
 		fi
+		;;
+	module)
+		case $prev in
+		module) word="status load unload set" ;;
+		set) word="poll_interval_ns max_queue_depth max_user_objects max_user_bytes" ;;
+		load) word="carveout_bar=" ;;
+		*) return ;;
+		esac
+		;;
+	provider)
+		case $prev in
+		provider) word="list add del" ;;
+		del) word=$(ls /sys/class/misc/gkv/providers 2>/dev/null) ;;
+		*) return ;;
+		esac
 		;;
 	help)
 		word=$commands
