@@ -163,8 +163,11 @@ void model_submit(struct model *m)
 		if (!m->slot[i].used)
 			s = &m->slot[i];
 	}
-	if (!s)
+	/* At depth 1 nothing else would ever make one free. */
+	if (!s) {
+		rig_step();
 		return;
+	}
 	s->k = k;
 	s->ro.fn = over;
 	s->ro.arg = m;
