@@ -3,6 +3,7 @@
 # gkv-timeout: 300
 """gkvctl against a running daemon: values as files, keys as text, reports, exit codes."""
 import base64
+import ctypes
 import json
 import os
 import pty
@@ -395,6 +396,120 @@ def without_a_daemon_the_socket_is_named():
         done = subprocess.run([GKVCTL, "status"], capture_output=True, timeout=60, check=False,
                               env=dict(os.environ, GKV_SOCKET=path))
         check(path in done.stderr.decode(), "the environment variable counts")
+
+
+def alone(*args, status, drop=()):
+    """Runs gkvctl without a daemon and without the named capabilities; its output, and stderr."""
+    libc = ctypes.CDLL(None)
+
+    def lose():
+        for cap in drop:
+            libc.prctl(24, cap, 0, 0, 0)  # PR_CAPBSET_DROP
+
+    done = subprocess.run([GKVCTL, "-s", "/nonexistent", *args], capture_output=True, check=False,
+                          timeout=60 * gkvtest.SLOW, preexec_fn=lose)
+    text = done.stderr.decode()
+    equal(done.returncode, status, f"exit status of {args} ({text!r})")
+    equal(text.count("\n"), 1 if status else 0, f"lines on stderr of {args}: {text!r}")
+    return done.stdout.decode(), text
+
+
+CAP_SYS_MODULE = 16
+
+
+@gkvtest.test
+def arguments_about_the_module_are_checked_before_it_is_looked_for():
+    for args in (["module", "frob"], ["module", "status", "x"], ["module", "unload", "x"],
+                 ["module", "load", "carveout_bar"], ["module", "load", "=2"],
+                 ["module", "load", "a=b c=d"], ["module", "--file", "x", "status"],
+                 ["module", "load", "--file", __file__], ["module", "set"],
+                 ["module", "set", "max_queue_depth"], ["module", "set", "nonsense", "1"],
+                 ["module", "set", "max_queue_depth", "1x"],
+                 ["module", "set", "max_queue_depth", "-1"],
+                 ["module", "set", "max_user_bytes", "18446744073709551616"],
+                 ["provider", "frob"], ["provider", "add"], ["provider", "del", "0"],
+                 ["provider", "add", "03:00", "0", "0", "2m"],
+                 ["provider", "add", "0x3:00.0", "0", "0", "2m"],
+                 ["provider", "add", "0000:03:20.0", "0", "0", "2m"],
+                 ["provider", "add", "0000:03:00.8", "0", "0", "2m"],
+                 ["provider", "add", "0000:03:00.0", "6", "0", "2m"],
+                 ["provider", "add", "0000:03:00.0", "0", "x", "2m"],
+                 ["provider", "add", "0000:03:00.0", "0", "0", "0"],
+                 ["region", "--pid", "0"], ["region", "--pid", "x"], ["region", "x"]):
+        out, _ = alone(*args, status=2, drop=[CAP_SYS_MODULE])
+        equal(out, "", f"output of {args}")
+
+
+@gkvtest.test
+def without_the_module_it_is_said_what_is_missing():
+    if os.path.exists("/sys/module/gkvdrv"):
+        raise gkvtest.Skip("gkvdrv is loaded here; the VM tests cover that")
+    out, text = alone("-o", "json", "module", status=1)
+    told = json.loads(out)
+    equal((told["module"], told["state"], told["loaded"]), ("gkvdrv", "not loaded", None), "state")
+    equal(told["kernel"], os.uname().release, "kernel")
+    check(told["error"] in text and "not loaded" in text, text)
+    out, _ = alone("module", "status", status=1)
+    check(out.startswith("module") and "not loaded" in out, out)
+    equal(alone("-q", "module", status=1)[0], "", "output with -q")
+    _, text = alone("module", "unload", status=1)
+    check("not loaded" in text, text)
+    pid = str(os.getpid())
+    for args in (["provider"], ["provider", "add", "0000:03:00.0", "0", "0", "2m"],
+                 ["provider", "del", "1"], ["module", "set", "max_queue_depth", "8"],
+                 ["region", "--pid", pid], ["region", "--probe", "/dev/null"]):
+        for output in ("text", "json"):
+            out, text = alone("-o", output, *args, status=1)
+            equal(out, "", f"output of {args}")
+            check("gkvdrv" in text and "gkvctl module load" in text, f"{args}: {text}")
+
+
+@gkvtest.test
+def a_module_that_cannot_be_loaded_is_explained():
+    if os.path.exists("/sys/module/gkvdrv"):
+        raise gkvtest.Skip("gkvdrv is loaded here; the VM tests cover that")
+    # Never with the right to load one: this may be anybody's machine.
+    _, text = alone("module", "load", status=1, drop=[CAP_SYS_MODULE])
+    known = ("CAP_SYS_MODULE", "without loadable modules", "docs/kernel.md", "modules.dep is missing")
+    check(any(word in text for word in known), text)
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "gkvdrv.ko")
+        _, text = alone("module", "load", "--file", path, status=1)
+        check("No such file" in text and path in text, text)
+        with open(path, "wb") as file:
+            file.write(random_bytes(5000, 1))
+        _, text = alone("module", "load", "--file", path, status=1, drop=[CAP_SYS_MODULE])
+        check("takes root (CAP_SYS_MODULE)" in text or "without loadable modules" in text, text)
+        _, text = alone("module", "load", "--file", path, "nonsense=1", status=2,
+                        drop=[CAP_SYS_MODULE])
+        check("nonsense" in text, text)
+
+
+@gkvtest.test
+def region_shows_where_the_memory_of_sessions_lies():
+    with Daemon(config("mem")) as daemon:
+        text = daemon.gkvctl("region", output=None).decode()
+        check(text.startswith("no session"), text)
+        writer, reader = os.pipe()[::-1]
+        holder = subprocess.Popen([GKVCTL, "-s", daemon.socket, "put", "k"], stdin=reader)
+        os.close(reader)
+        try:
+            def found():
+                return [one for one in daemon.gkvctl("region")
+                        if one["pid"] == holder.pid and one["qps"]]
+            session = gkvtest.wait_for(found, 10, "the session with its queue pair")[0]
+            queue = session["qps"][0]
+            equal((queue["qid"], queue["mode"]), (1, 0), "queue pair and memory mode")
+            check({"sq", "cq"} <= set(queue["placement"]), f"placement: {queue['placement']}")
+            lines = daemon.gkvctl("region", output=None).decode().splitlines()
+            for part in queue["placement"]:
+                row = [line for line in lines if f" {part} " in line and "queue pair" in line]
+                equal(len(row), 1, f"rows of {part} in {lines}")
+                check(str(holder.pid) in row[0], row[0])
+            equal(daemon.gkvctl("-q", "region", output=None), b"", "region with -q")
+        finally:
+            os.close(writer)
+            equal(holder.wait(60), 0, "exit status of put")
 
 
 @gkvtest.test

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <libkmod.h>
 
 #include "drv.h"
 
 #define HOWTO "see docs/kernel.md"
+#define NO_MODULES "this kernel was built without loadable modules"
 
 static const char *kernel_release(void)
 {
@@ -47,6 +49,8 @@ static int explain_load(const struct ctl *c, const struct drv_module *m, int err
 	size_t len = strlen(release);
 
 	switch (err) {
+	case ENOSYS:
+		return ctl_fail(c, NO_MODULES);
 	case EPERM:
 		return explain_eperm(c, "loading");
 	case EKEYREJECTED:
@@ -86,6 +90,8 @@ static int not_installed(const struct ctl *c)
 	const char *release = kernel_release();
 	char path[128];
 
+	if (access("/proc/modules", F_OK))
+		return ctl_fail(c, NO_MODULES);
 	snprintf(path, sizeof(path), "/lib/modules/%s/modules.dep", release);
 	if (drv_read(path, (char[2]){ 0 }, 2))
 		return ctl_fail(c, "there are no modules for this kernel (%s is missing); is this a "
