@@ -133,10 +133,11 @@ GKV_API int gkv_mem_alloc(struct gkv *g, size_t len, struct gkv_mem **mem);
 
 /*
  * Register @len bytes at @offset of @fd, a memfd sealed with F_SEAL_SHRINK and
- * F_SEAL_GROW; @iova names them in commands, 0 means the address of the library's
- * own mapping. The descriptor is duplicated. @len and @offset: whole pages. Commands
- * name buffers by addresses in gkv_mem_addr(), whatever the IOVA.
- * Errors: -EINVAL, -EEXIST the IOVAs overlap other memory, -ENOSPC.
+ * F_SEAL_GROW, or a region of /dev/gkv; @iova names them in commands, 0 means the address
+ * of the library's own mapping. The descriptor is duplicated. @len and @offset: whole
+ * pages. Commands name buffers by addresses in gkv_mem_addr(), whatever the IOVA.
+ * Errors: -EINVAL, -EEXIST the IOVAs overlap other memory, -ENOSPC; for a region, those of
+ * gkv_mem_import() that do not concern the dma-buf.
  */
 GKV_API int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len,
 			     uint64_t iova, struct gkv_mem **mem);
@@ -152,7 +153,79 @@ GKV_API void *gkv_mem_addr(const struct gkv_mem *mem);
 GKV_API uint64_t gkv_mem_iova(const struct gkv_mem *mem);
 GKV_API size_t gkv_mem_len(const struct gkv_mem *mem);
 
+/* ---- Memory of GPUs ----------------------------------------------------- */
+
+/*
+ * All of it is made by the kernel module gkvdrv, through /dev/gkv ($GKV_DEVICE, if set),
+ * and has the functions of other memory too. Its mapping is write-combining: for the GPU,
+ * and for a look at it; the processor reads it slowly. It can be taken away, by the driver
+ * of the GPU for example: an access through the mapping is SIGBUS from then on, and
+ * commands that use it fail.
+ *
+ * Errors, with the module's reason in gkv_error(): -ENODEV the module is not loaded, or no
+ * GPU has memory for it; -EACCES the caller may not use /dev/gkv; -EPROTO the module has
+ * another interface than the library; -EOPNOTSUPP the kernel, or the daemon, cannot.
+ */
+
+#define GKV_PROVIDER_ANY	0u	/* any that does not refuse */
+
+/*
+ * Allocate @len bytes (rounded up to pages), zeroed, in the memory of carve-out @provider
+ * and register them. The IOVA is the address of the mapping.
+ * Errors: as above, and -ENOMEM or -ENOSPC nothing left there, or a limit; -ENOENT there is
+ * no such provider; -EXDEV a disk of an open namespace cannot reach it.
+ */
+GKV_API int gkv_mem_alloc_vram(struct gkv *g, uint32_t provider, size_t len,
+			       struct gkv_mem **mem);
+
+/*
+ * Register @len bytes at @offset of a dma-buf, which must lie in the memory of @provider.
+ * Whole pages; a @len of 0 goes to the end. @iova names them in commands, so that a GPU
+ * can use the pointers it has; 0 means the address of the library's mapping. The dma-buf
+ * stays pinned until gkv_mem_free(); its descriptor may be closed.
+ * Errors: as above, and -EREMOTEIO it lies elsewhere, in system memory for example; -EBUSY
+ * pages of it are in a region; -EEXIST the IOVAs overlap other memory; those of the
+ * exporter. Of several providers the error that says most is returned.
+ */
+GKV_API int gkv_mem_import(struct gkv *g, int dmabuf, uint64_t offset, size_t len,
+			   uint32_t provider, uint64_t iova, struct gkv_mem **mem);
+
+#define GKV_PLACE_HOST	1u	/* system memory */
+#define GKV_PLACE_VRAM	2u	/* memory of a PCI function */
+#define GKV_PLACE_GONE	3u	/* it was, and has been taken away */
+
+struct gkv_place {
+	uint32_t size;			/* sizeof(struct gkv_place), set by the caller */
+	uint32_t where;			/* GKV_PLACE_*; the rest is 0 unless in VRAM */
+	uint32_t provider;
+	uint32_t domain;		/* of the function */
+	uint32_t bdf;			/* bus << 8 | device << 3 | function */
+	uint32_t bar;
+};
+
+/* Where the memory is, as the module says. Any thread. */
+GKV_API int gkv_mem_place(const struct gkv_mem *mem, struct gkv_place *place);
+
+/*
+ * The memory's descriptor, which stays the library's: a memfd or a region of /dev/gkv. That
+ * of a region becomes ready for poll() with POLLERR and POLLHUP when the memory is taken
+ * away; GKVDRV_NOTIFY on it is the caller's to use. Any thread.
+ */
+GKV_API int gkv_mem_fd(const struct gkv_mem *mem);
+
 /* ---- Queue pairs -------------------------------------------------------- */
+
+/* Memory mode: what lies in VRAM. It is binding. */
+#define GKV_MODE_SQ	0x1
+#define GKV_MODE_CQ	0x2
+#define GKV_MODE_DB	0x4	/* doorbells */
+#define GKV_MODE_DATA	0x8	/* all buffers of commands; without it, none */
+
+/* Where to put a part of a queue pair in a region; @mem NULL: it is allocated. */
+struct gkv_qp_part {
+	struct gkv_mem *mem;		/* in VRAM, of the same session; may be freed first */
+	uint64_t offset;		/* bytes: whole pages, of doorbells a multiple of 8 */
+};
 
 #define GKV_QP_CSUM	0x1u	/* crc32c travels with every value */
 #define GKV_QP_PRP	0x2u	/* describe buffers with PRPs instead of SGLs */
@@ -164,12 +237,18 @@ struct gkv_qp_opts {
 	uint32_t flags;			/* GKV_QP_* */
 	uint32_t max_segs;		/* longest scatter list of a command; 0: 1 */
 	uint64_t timeout_ns;		/* per command; 0: the namespace's deadline and 2 s */
+	uint32_t mode;			/* GKV_MODE_* */
+	uint32_t provider;		/* carve-out to allocate parts in VRAM from; 0: any */
+	struct gkv_qp_part sq, cq, db;	/* only with its bit in @mode */
 };
 
 /*
  * @opts may be NULL for the defaults. Freed by gkv_qp_destroy() or gkv_close().
  * Errors: -EINVAL a depth the daemon does not take, -ENOSPC the session's limit of queue
- * pairs or memory, -ENOMEM, -EOPNOTSUPP checksums are not to be had.
+ * pairs or memory, -ENOMEM, -EOPNOTSUPP checksums are not to be had; with a memory mode,
+ * those of gkv_mem_alloc_vram().
+ * What is in VRAM is used directly: when that is taken away, a call on the queue pair that
+ * comes before the daemon has stopped it may end in SIGBUS.
  */
 GKV_API int gkv_qp_create(struct gkv *g, const struct gkv_qp_opts *opts, struct gkv_qp **qp);
 
@@ -183,8 +262,28 @@ GKV_API int gkv_qp_destroy(struct gkv_qp *qp);
 /*
  * Drop the outstanding commands and start afresh. On success no buffer of theirs
  * is in use any more, and quarantine is over.
+ * Errors: -ENOTCONN; -ENODEV its memory is gone: it can only be destroyed.
  */
 GKV_API int gkv_qp_reset(struct gkv_qp *qp);
+
+/* Why the daemon serves a queue pair no more, while it goes on with others. */
+#define GKV_STOPPED_NOT		0
+#define GKV_STOPPED_DOORBELL	1	/* a doorbell claimed more entries than there can be */
+#define GKV_STOPPED_MEMORY	2	/* memory of its rings or doorbells is gone */
+#define GKV_STOPPED_RECORD	3	/* the record is not what the daemon wrote */
+
+/*
+ * GKV_STOPPED_*. No completion comes from a stopped queue pair; gkv_qp_reset() makes it
+ * anew, except after GKV_STOPPED_MEMORY. Any thread.
+ */
+GKV_API uint32_t gkv_qp_stopped(const struct gkv_qp *qp);
+
+#define GKV_PART_SQ	0u
+#define GKV_PART_CQ	1u
+#define GKV_PART_DB	2u	/* doorbells */
+
+/* Where a part of the queue pair is. Any thread. */
+GKV_API int gkv_qp_place(const struct gkv_qp *qp, uint32_t part, struct gkv_place *place);
 
 GKV_API uint32_t gkv_qp_depth(const struct gkv_qp *qp);
 GKV_API uint32_t gkv_qp_id(const struct gkv_qp *qp);
@@ -250,11 +349,14 @@ struct gkv_cmd {
  * Host", one with GKV_C_LOST 370h, "Host Pathing Error"; daemons do not send these.
  * A timeout that follows the namespace's deadline stands still, for 30 s at most, while
  * the daemon is away, and starts anew with its successor.
+ * Commands of a queue pair that the daemon has stopped get GKV_C_LOST and GKV_C_STOPPED
+ * together, within 50 ms or so; their buffers and slots stay taken.
  */
 #define GKV_C_TIMEDOUT	0x1u	/* no answer in time: buffer and slot stay taken until GKV_C_LATE */
 #define GKV_C_LATE	0x2u	/* the answer to a command reported as timed out; buffer free now */
 #define GKV_C_LOST	0x4u	/* the daemon is gone for good; outcome unknown; buffer free now */
 #define GKV_C_CRC	0x8u	/* @crc is the value's stored crc32c */
+#define GKV_C_STOPPED	0x10u	/* buffer taken until gkv_qp_reset() or gkv_qp_destroy() */
 
 struct gkv_comp {
 	uint64_t user_data;
@@ -269,8 +371,9 @@ struct gkv_comp {
  * Submit @n commands with one doorbell. Returns how many were taken, which is less
  * than @n only when the queue pair is full (or being set up again after its commands
  * were reported with GKV_C_LOST); -EINVAL (and nothing submitted) when a command is
- * malformed or its buffer lies outside registered memory; -ENOTCONN when the queue pair
- * was lost for good.
+ * malformed or its buffer lies outside registered memory, or not where the memory mode has
+ * data; -ENOTCONN when the queue pair was lost for good; -EIO, or -ENODEV if its memory is
+ * gone, when it is seen to be stopped (gkv_qp_stopped()).
  * Never blocks; makes at most one system call, and none while the daemon is awake.
  */
 GKV_API int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n);
@@ -280,7 +383,8 @@ GKV_API int gkv_poll(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max);
 
 /*
  * Reap at least one completion, waiting up to @timeout_ns (spinning first, then
- * asleep). Returns how many; 0 when the time is up or nothing is outstanding.
+ * asleep). Returns how many; 0 when the time is up, nothing is outstanding, or the queue
+ * pair is stopped and all was reported.
  */
 GKV_API int gkv_wait(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max,
 		     uint64_t timeout_ns);

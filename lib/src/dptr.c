@@ -50,8 +50,18 @@ static int list_room(const struct gkv_qp *qp, uint64_t n)
 	return -EAGAIN;
 }
 
-int gkvi_bad_buf(const void *addr, uint64_t len)
+/* Why gkvi_translate() said no: -EINVAL. */
+int gkvi_bad_buf(struct gkv_qp *qp, const void *addr, uint64_t len)
 {
+	struct mem_entry e;
+	uint32_t seq;
+
+	if (gkvi_lookup(qp->g, (uintptr_t)addr, &e, &seq) &&
+	    e.vram != !!(qp->mode & GKV_MODE_DATA))
+		return gkvi_err(-EINVAL, "buffer at %p lies in %s (the gkv_mem at 0x%zx), memory "
+					 "mode 0x%x of queue pair %u has data in %s", addr,
+				e.vram ? "VRAM" : "host memory", (size_t)e.base, qp->mode, qp->qid,
+				e.vram ? "host memory" : "VRAM");
 	return gkvi_err(-EINVAL,
 			"buffer at %p, 0x%llx bytes, does not lie inside one gkv_mem", addr,
 			(unsigned long long)len);
@@ -163,7 +173,7 @@ static int pack_sgl(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct slot *s
 		if (!g->len)
 			continue;
 		if (!gkvi_translate(qp, g->addr, g->len, &iova, &mem))
-			return gkvi_bad_buf(g->addr, g->len);
+			return gkvi_bad_buf(qp, g->addr, g->len);
 		note_mem(qp, s, idx, mem);
 		if (n == 1) {
 			put_desc(&head, iova, (uint32_t)g->len, GKV_SGL_DATA_BLOCK);
@@ -195,7 +205,7 @@ static int prp_check(struct gkv_qp *qp, const struct gkv_seg *segs, uint32_t n, 
 		if (!segs[i].len)
 			continue;
 		if (!gkvi_translate(qp, segs[i].addr, segs[i].len, &iova, &mem))
-			return gkvi_bad_buf(segs[i].addr, segs[i].len);
+			return gkvi_bad_buf(qp, segs[i].addr, segs[i].len);
 		if (first && (iova & 3))
 			return gkvi_err(-EINVAL,
 					"PRP: buffer at IOVA 0x%llx, 4-byte alignment needed",
@@ -250,7 +260,7 @@ static int pack_prp(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct slot *s
 			continue;
 		/* Looked up before; the memory may have been freed under the caller's feet. */
 		if (!gkvi_translate(qp, segs[i].addr, segs[i].len, &iova, &mem))
-			return gkvi_bad_buf(segs[i].addr, segs[i].len);
+			return gkvi_bad_buf(qp, segs[i].addr, segs[i].len);
 		note_mem(qp, s, idx, mem);
 		end = iova + segs[i].len;
 		for (; iova < end; iova = (iova & ~(page - 1)) + page, k++) {

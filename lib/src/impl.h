@@ -19,6 +19,7 @@
 
 #include <gkv.h>
 #include <gkv/control.h>
+#include <gkv/gkvdrv.h>
 #include <gkv/queue.h>
 
 #include "barrier.h"
@@ -77,6 +78,7 @@ struct gkv_mem {
 	uint32_t flags;			/* GKV_REGION_F_* */
 	int fd;				/* owned unless @borrowed */
 	bool borrowed;			/* mapping and descriptor belong to a queue pair */
+	bool vram;			/* @fd is a region of /dev/gkv */
 	void *addr;			/* mapping of the region */
 	size_t len;
 	uint64_t offset, iova;
@@ -90,6 +92,7 @@ struct mem_entry {
 	uintptr_t base, end;
 	uint64_t delta;			/* IOVA - address */
 	uint32_t id;
+	uint32_t vram;			/* 0 or 1 */
 };
 
 /*
@@ -166,8 +169,11 @@ enum qp_link {
 enum slot_state {
 	SLOT_FREE,
 	SLOT_BUSY,
-	SLOT_QUARANTINE,	/* reported as timed out, completion still to come */
+	SLOT_QUARANTINE,	/* reported as timed out or stopped; something may still write */
 };
+
+/* What the data path has to do otherwise (gkv_qp.odd): GKV_MODE_SQ, _CQ, _DB, and */
+#define ODD_STOPPED	0x100u	/* seen that the daemon serves the queue pair no more */
 
 struct slot {
 	uint64_t user_data;
@@ -193,6 +199,7 @@ struct gkv_qp {
 	uint16_t cid_mask, cid_step;
 	uint32_t flags;			/* GKV_QP_* */
 	uint32_t link;			/* atomic, enum qp_link */
+	uint32_t odd;			/* parts in VRAM, and ODD_*; the owner's */
 	uint32_t reactor;		/* atomic: line of the reactor state page */
 	int efd;			/* keeps its number when the daemon is restarted */
 	struct mem_entry hit;		/* last address looked up, valid at @hit_seq */
@@ -225,9 +232,17 @@ struct gkv_qp {
 	struct list_node node;
 	uint32_t qid;
 	uint64_t timeout_ns;		/* 0: follows the namespace */
-	int fd;
+	int fd;				/* host memory: rings, record, lists */
 	void *map;
 	size_t map_len, cq_off, rec_off, list_off;
+	uint32_t mode;			/* GKV_MODE_* */
+	uint32_t dstrd;			/* that VRAM for doorbells was laid out for */
+	int drv_fd;			/* of /dev/gkv: the parts that lie in VRAM; or -1 */
+	struct {
+		void *map;		/* page that the part starts in; NULL: not in VRAM */
+		size_t map_len;
+		uint64_t off;		/* where the part starts in @drv_fd */
+	} vram[GKVDRV_PARTS];
 	struct gkv_qp_stats stats;
 };
 
@@ -251,21 +266,45 @@ int gkvi_memfd(const char *name, size_t len);
 int gkvi_ns_reopen(struct gkv *g, int sock, const struct ns_ref *ns);
 size_t gkvi_page_size(void);
 
+/* table.c */
+bool gkvi_lookup(struct gkv *g, uintptr_t addr, struct mem_entry *out, uint32_t *seq);
+int gkvi_table_reserve(struct mem_table *t);
+void gkvi_table_insert(struct mem_table *t, const struct mem_entry *e);
+void gkvi_table_remove(struct mem_table *t, uint32_t id);
+
 /* mem.c */
+int gkvi_mem_check(const struct gkv *g, struct gkv_mem **mem, size_t len);
+struct gkv_mem *gkvi_mem_new(struct gkv *g);
+int gkvi_mem_map(struct gkv_mem *m, size_t len);
+void gkvi_mem_release(struct gkv_mem *m);
+int gkvi_mem_finish(struct gkv *g, struct gkv_mem *m, struct gkv_mem **mem);
 int gkvi_region_add(struct gkv *g, int sock, const struct gkv_mem *m);
 struct gkv_mem *gkvi_mem_internal(struct gkv *g, int fd, uint64_t offset, size_t len, void *addr,
 				  int *ret);
 void gkvi_mem_internal_free(struct gkv *g, struct gkv_mem *m);
-bool gkvi_lookup(struct gkv *g, uintptr_t addr, struct mem_entry *out, uint32_t *seq);
 void gkvi_quarantine(struct gkv_qp *qp, uint32_t idx, int delta);
 void gkvi_mem_free_all(struct gkv *g);
 
 /* qp.c */
 int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume);
 void gkvi_qp_fresh(struct gkv_qp *qp);
-void gkvi_qp_wipe(struct gkv_qp *qp);
+int gkvi_qp_wipe(struct gkv_qp *qp);
 void gkvi_qp_free_all(struct gkv *g);
 void gkvi_wake(struct gkv_qp *qp);
+
+/* qpmem.c */
+int gkvi_qp_memory(struct gkv *g, struct gkv_qp *qp, const struct gkv_qp_opts *o);
+int gkvi_qp_doorbells(struct gkv_qp *qp);
+bool gkvi_qp_gone(const struct gkv_qp *qp);
+void gkvi_qp_unmap(struct gkv_qp *qp);
+
+/* gkvdrv.c */
+int gkvi_drv_open(uint64_t caps);
+int gkvi_drv_call(int fd, unsigned long cmd, void *arg, uint32_t size, const char *what);
+int gkvi_drv_report(int fd, uint32_t part, struct gkvdrv_report *r);
+
+/* vram.c */
+int gkvi_need_vram(const struct gkv *g);
 
 /* keeper.c */
 int gkvi_keeper_start(struct gkv *g);

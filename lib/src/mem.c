@@ -12,118 +12,6 @@
 
 #define HUGE_SIZE	(2ul << 20)
 
-/* ---- Address table ---- */
-
-static void entry_store(struct mem_entry *to, const struct mem_entry *from)
-{
-	store_relaxed(&to->base, from->base);
-	store_relaxed(&to->end, from->end);
-	store_relaxed(&to->delta, from->delta);
-	store_relaxed(&to->id, from->id);
-}
-
-static void table_begin(struct mem_table *t)
-{
-	store_relaxed(&t->seq, t->seq + 1);
-	full_barrier();
-}
-
-static void table_end(struct mem_table *t)
-{
-	full_barrier();
-	store_relaxed(&t->seq, t->seq + 1);
-}
-
-/* Make room for one entry more. Outgrown tables stay: a reader may be in one. */
-static int table_reserve(struct mem_table *t)
-{
-	uint32_t cap = t->cap ? 2 * t->cap : 64;
-	struct mem_entry *e;
-
-	if (t->n < t->cap)
-		return 0;
-	if (t->n_old == sizeof(t->old) / sizeof(t->old[0]))
-		return -ENOMEM;
-	e = calloc(cap, sizeof(*e));
-	if (!e)
-		return -ENOMEM;
-	if (t->n)
-		memcpy(e, t->ents, t->n * sizeof(*e));
-	if (t->ents)
-		t->old[t->n_old++] = t->ents;
-	store_release(&t->ents, e);
-	t->cap = cap;
-	return 0;
-}
-
-static void table_insert(struct mem_table *t, const struct mem_entry *e)
-{
-	uint32_t i = t->n;
-
-	table_begin(t);
-	for (; i && t->ents[i - 1].base > e->base; i--)
-		entry_store(&t->ents[i], &t->ents[i - 1]);
-	entry_store(&t->ents[i], e);
-	store_release(&t->n, t->n + 1);
-	table_end(t);
-}
-
-static void table_remove(struct mem_table *t, uint32_t id)
-{
-	uint32_t i;
-
-	for (i = 0; i < t->n && t->ents[i].id != id; i++)
-		;
-	if (i == t->n)
-		return;
-	table_begin(t);
-	for (; i + 1 < t->n; i++)
-		entry_store(&t->ents[i], &t->ents[i + 1]);
-	store_relaxed(&t->n, t->n - 1);
-	table_end(t);
-}
-
-/*
- * Find the memory that holds @addr. *@seq is the table's version that the answer
- * belongs to. Data path; takes no lock.
- */
-bool gkvi_lookup(struct gkv *g, uintptr_t addr, struct mem_entry *out, uint32_t *seq)
-{
-	struct mem_table *t = &g->table;
-
-	for (;;) {
-		uint32_t s = load_acquire(&t->seq), lo = 0, hi;
-		const struct mem_entry *ents;
-
-		if (s & 1) {
-			cpu_relax();
-			continue;
-		}
-		hi = load_acquire(&t->n);
-		/* With @n read first, the table is at least that large. */
-		ents = load_acquire(&t->ents);
-		while (lo < hi) {
-			uint32_t mid = (lo + hi) / 2;
-
-			if (load_relaxed(&ents[mid].base) <= addr)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		if (lo) {
-			out->base = load_relaxed(&ents[lo - 1].base);
-			out->end = load_relaxed(&ents[lo - 1].end);
-			out->delta = load_relaxed(&ents[lo - 1].delta);
-			out->id = load_relaxed(&ents[lo - 1].id);
-		}
-		full_barrier();
-		if (load_relaxed(&t->seq) != s)
-			continue;
-		*seq = s;
-		return lo && addr < out->end;
-	}
-}
-
 /* ---- Quarantine ---- */
 
 static void quarantine_id(struct gkv *g, uint32_t id, int delta)
@@ -182,7 +70,7 @@ int gkvi_region_add(struct gkv *g, int sock, const struct gkv_mem *m)
 			     30 * NSEC_PER_SEC);
 }
 
-static void mem_release(struct gkv_mem *m)
+void gkvi_mem_release(struct gkv_mem *m)
 {
 	if (!m->borrowed) {
 		if (m->resv)
@@ -193,7 +81,7 @@ static void mem_release(struct gkv_mem *m)
 	free(m);
 }
 
-static struct gkv_mem *mem_new(struct gkv *g)
+struct gkv_mem *gkvi_mem_new(struct gkv *g)
 {
 	struct gkv_mem *m = calloc(1, sizeof(*m));
 
@@ -211,7 +99,7 @@ static struct gkv_mem *mem_new(struct gkv *g)
  * Map @len bytes of m->fd between two pages that fault: an overrun must not reach a
  * neighbour. Long ones are aligned for huge pages.
  */
-static int mem_map(struct gkv_mem *m, size_t len)
+int gkvi_mem_map(struct gkv_mem *m, size_t len)
 {
 	size_t page = gkvi_page_size();
 	size_t align = len >= HUGE_SIZE ? HUGE_SIZE : page;
@@ -237,7 +125,7 @@ static int mem_map(struct gkv_mem *m, size_t len)
 	if (p == MAP_FAILED)
 		return gkvi_err(-errno, "cannot map %zu bytes at offset 0x%llx: %s", len,
 				(unsigned long long)m->offset, strerror(errno));
-	if (len >= HUGE_SIZE)
+	if (len >= HUGE_SIZE && !m->vram)
 		madvise(p, len, MADV_HUGEPAGE);
 	m->addr = p;
 	m->len = len;
@@ -267,11 +155,15 @@ static int mem_publish(struct gkv *g, struct gkv_mem *m, bool lookup)
 		.base = (uintptr_t)m->addr,
 		.end = (uintptr_t)m->addr + m->len,
 		.delta = m->iova - (uintptr_t)m->addr,
+		.vram = m->vram,
 	};
 	int ret;
 
+	ret = m->vram ? gkvi_need_vram(g) : 0;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&g->mem_lock);
-	ret = table_reserve(&g->table);
+	ret = gkvi_table_reserve(&g->table);
 	pthread_mutex_unlock(&g->mem_lock);
 	if (ret)
 		return gkvi_err(ret, "out of memory");
@@ -282,11 +174,11 @@ static int mem_publish(struct gkv *g, struct gkv_mem *m, bool lookup)
 	e.id = m->id;
 	pthread_mutex_lock(&g->mem_lock);
 	/* g->lock may have been given up meanwhile, so look again. */
-	ret = lookup ? table_reserve(&g->table) : 0;
+	ret = lookup ? gkvi_table_reserve(&g->table) : 0;
 	if (!ret) {
 		list_add_tail(&m->node, &g->mems);
 		if (lookup)
-			table_insert(&g->table, &e);
+			gkvi_table_insert(&g->table, &e);
 	}
 	pthread_mutex_unlock(&g->mem_lock);
 	if (ret) {
@@ -299,7 +191,7 @@ static int mem_publish(struct gkv *g, struct gkv_mem *m, bool lookup)
 static void mem_unlink(struct gkv *g, struct gkv_mem *m)
 {
 	pthread_mutex_lock(&g->mem_lock);
-	table_remove(&g->table, m->id);
+	gkvi_table_remove(&g->table, m->id);
 	list_del(&m->node);
 	pthread_mutex_unlock(&g->mem_lock);
 }
@@ -311,7 +203,7 @@ static void mem_unlink(struct gkv *g, struct gkv_mem *m)
 struct gkv_mem *gkvi_mem_internal(struct gkv *g, int fd, uint64_t offset, size_t len, void *addr,
 				  int *ret)
 {
-	struct gkv_mem *m = mem_new(g);
+	struct gkv_mem *m = gkvi_mem_new(g);
 
 	if (!m) {
 		*ret = -ENOMEM;
@@ -326,7 +218,7 @@ struct gkv_mem *gkvi_mem_internal(struct gkv *g, int fd, uint64_t offset, size_t
 	m->flags = GKV_REGION_F_RDONLY;
 	*ret = mem_publish(g, m, false);
 	if (*ret) {
-		mem_release(m);
+		gkvi_mem_release(m);
 		return NULL;
 	}
 	return m;
@@ -338,7 +230,7 @@ void gkvi_mem_internal_free(struct gkv *g, struct gkv_mem *m)
 	if (load_relaxed(&g->up))
 		mem_unregister(g, m);
 	mem_unlink(g, m);
-	mem_release(m);
+	gkvi_mem_release(m);
 }
 
 void gkvi_mem_free_all(struct gkv *g)
@@ -347,7 +239,7 @@ void gkvi_mem_free_all(struct gkv *g)
 		struct gkv_mem *m = container_of(g->mems.next, struct gkv_mem, node);
 
 		list_del(&m->node);
-		mem_release(m);
+		gkvi_mem_release(m);
 	}
 	for (uint32_t i = 0; i < g->table.n_old; i++)
 		free(g->table.old[i]);
@@ -356,7 +248,7 @@ void gkvi_mem_free_all(struct gkv *g)
 
 /* ---- Public ---- */
 
-static int mem_check(const struct gkv *g, struct gkv_mem **mem, size_t len)
+int gkvi_mem_check(const struct gkv *g, struct gkv_mem **mem, size_t len)
 {
 	if (!mem)
 		return gkvi_err(-EINVAL, "no place for the memory handle");
@@ -368,7 +260,7 @@ static int mem_check(const struct gkv *g, struct gkv_mem **mem, size_t len)
 	return 0;
 }
 
-static int mem_finish(struct gkv *g, struct gkv_mem *m, struct gkv_mem **mem)
+int gkvi_mem_finish(struct gkv *g, struct gkv_mem *m, struct gkv_mem **mem)
 {
 	int ret;
 
@@ -376,7 +268,7 @@ static int mem_finish(struct gkv *g, struct gkv_mem *m, struct gkv_mem **mem)
 	ret = mem_publish(g, m, true);
 	pthread_mutex_unlock(&g->lock);
 	if (ret)
-		mem_release(m);
+		gkvi_mem_release(m);
 	else
 		*mem = m;
 	return ret;
@@ -388,23 +280,43 @@ int gkv_mem_alloc(struct gkv *g, size_t len, struct gkv_mem **mem)
 	struct gkv_mem *m;
 	int ret;
 
-	ret = mem_check(g, mem, len);
+	ret = gkvi_mem_check(g, mem, len);
 	if (ret)
 		return ret;
 	if (len > SIZE_MAX / 2)
 		return gkvi_err(-ENOMEM, "%zu bytes do not fit the address space", len);
 	len = (len + page - 1) & ~(page - 1);
-	m = mem_new(g);
+	m = gkvi_mem_new(g);
 	if (!m)
 		return -ENOMEM;
 	m->fd = gkvi_memfd("gkv-mem", len);
-	ret = m->fd < 0 ? m->fd : mem_map(m, len);
+	ret = m->fd < 0 ? m->fd : gkvi_mem_map(m, len);
 	if (ret) {
-		mem_release(m);
+		gkvi_mem_release(m);
 		return ret;
 	}
 	m->iova = (uintptr_t)m->addr;
-	return mem_finish(g, m, mem);
+	return gkvi_mem_finish(g, m, mem);
+}
+
+/* Is @fd, which @m has a copy of, a region of /dev/gkv? What else it may be is the daemon's. */
+static int look_at_fd(struct gkv_mem *m, int fd, size_t len)
+{
+	struct gkvdrv_report r;
+
+	if (gkvi_drv_report(m->fd, 0, &r))
+		return 0;
+	if (r.mode || r.place == GKVDRV_HOST)
+		return gkvi_err(-EINVAL, "descriptor %d is a queue pair of /dev/gkv, not a region",
+				fd);
+	if (r.place == GKVDRV_GONE)
+		return gkvi_err(-ENODEV, "descriptor %d: the region is revoked", fd);
+	if (m->offset > r.len || len > r.len - m->offset)
+		return gkvi_err(-EINVAL, "0x%zx bytes at offset 0x%llx are not within the region of "
+					 "0x%llx bytes", len, (unsigned long long)m->offset,
+				(unsigned long long)r.len);
+	m->vram = true;
+	return 0;
 }
 
 int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len, uint64_t iova,
@@ -414,7 +326,7 @@ int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len, uint64_
 	struct gkv_mem *m;
 	int ret;
 
-	ret = mem_check(g, mem, len);
+	ret = gkvi_mem_check(g, mem, len);
 	if (ret)
 		return ret;
 	if ((offset | len | iova) & (page - 1))
@@ -424,19 +336,21 @@ int gkv_mem_register(struct gkv *g, int fd, uint64_t offset, size_t len, uint64_
 	if (offset > INT64_MAX || iova + len < iova)
 		return gkvi_err(-EINVAL, "offset 0x%llx or IOVA 0x%llx with length 0x%zx wraps",
 				(unsigned long long)offset, (unsigned long long)iova, len);
-	m = mem_new(g);
+	m = gkvi_mem_new(g);
 	if (!m)
 		return -ENOMEM;
 	m->offset = offset;
 	m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	ret = m->fd < 0 ? gkvi_err(-errno, "descriptor %d: %s", fd, strerror(errno)) :
-			  mem_map(m, len);
+			  look_at_fd(m, fd, len);
+	if (!ret)
+		ret = gkvi_mem_map(m, len);
 	if (ret) {
-		mem_release(m);
+		gkvi_mem_release(m);
 		return ret;
 	}
 	m->iova = iova ? iova : (uintptr_t)m->addr;
-	return mem_finish(g, m, mem);
+	return gkvi_mem_finish(g, m, mem);
 }
 
 int gkv_mem_free(struct gkv_mem *m)
@@ -454,7 +368,7 @@ int gkv_mem_free(struct gkv_mem *m)
 	pthread_mutex_unlock(&g->mem_lock);
 	if (held)
 		ret = gkvi_err(-EBUSY, "memory at %p, 0x%zx bytes, holds buffers of %u commands "
-				       "that timed out and may still be written",
+				       "that timed out or were stopped and may still be written",
 			       m->addr, m->len, held);
 	else
 		ret = mem_unregister(g, m);
@@ -462,7 +376,7 @@ int gkv_mem_free(struct gkv_mem *m)
 		mem_unlink(g, m);
 	pthread_mutex_unlock(&g->lock);
 	if (!ret)
-		mem_release(m);
+		gkvi_mem_release(m);
 	return ret;
 }
 

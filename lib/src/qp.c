@@ -12,8 +12,6 @@
 #include "impl.h"
 
 #define DEFAULT_DEPTH	128u
-#define ALIGN_4K(n)	(((size_t)(n) + 4095) & ~(size_t)4095)
-#define SGL_PER_PAGE(page) ((page) / sizeof(struct gkv_sgl_desc) - 1)
 
 /* Local state of a queue pair that has just been created or reset. */
 void gkvi_qp_fresh(struct gkv_qp *qp)
@@ -43,29 +41,7 @@ void gkvi_qp_fresh(struct gkv_qp *qp)
 	qp->cq_head = 0;
 	qp->phase = 1;
 	qp->next_scan = 0;
-}
-
-/* Where the doorbells are depends on the stride that the daemon of the day wants. */
-static int place_doorbells(struct gkv_qp *qp)
-{
-	struct gkv *g = qp->g;
-	size_t sq = GKV_SQ_TAIL_DB((size_t)qp->qid, g->dstrd);
-	size_t cq = GKV_CQ_HEAD_DB((size_t)qp->qid, g->dstrd);
-
-	if (cq + sizeof(uint32_t) > g->db_len)
-		return gkvi_err(-EPROTO, "doorbells of queue pair %u with stride %u do not fit the "
-					 "session's %zu bytes", qp->qid, g->dstrd, g->db_len);
-	qp->sq_db = (uint32_t *)((char *)g->db + sq);
-	qp->cq_db = (uint32_t *)((char *)g->db + cq);
-	return 0;
-}
-
-/* Rings, record and doorbells as the daemon wants them for a new queue pair: zero. */
-void gkvi_qp_wipe(struct gkv_qp *qp)
-{
-	store_release(qp->sq_db, 0);
-	store_release(qp->cq_db, 0);
-	memset(qp->map, 0, qp->list_off);
+	qp->odd &= ~ODD_STOPPED;
 }
 
 /*
@@ -75,22 +51,27 @@ void gkvi_qp_wipe(struct gkv_qp *qp)
 int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume)
 {
 	bool host = !(qp->flags & GKV_QP_POLLED);
-	int fds[3] = { qp->fd, qp->fd, qp->fd };
+	bool db = qp->mode & GKV_MODE_DB;
+	int fds[4] = { qp->mode & GKV_MODE_SQ ? qp->drv_fd : qp->fd,
+		       qp->mode & GKV_MODE_CQ ? qp->drv_fd : qp->fd, qp->fd, qp->drv_fd };
 	struct gkv_msg_qp_add_reply r;
 	struct gkv_msg_qp_add m;
 	uint32_t flags = 0;
 	int efd = -1, ret;
 
 	if (!resume) {
-		ret = place_doorbells(qp);
+		ret = gkvi_qp_doorbells(qp);
 		if (ret)
 			return ret;
 		/* Segments may be of any length; PRP lists are laid out for a page size. */
 		if ((qp->flags & GKV_QP_PRP) && qp->page != g->page_size)
 			return gkvi_err(-EPROTO, "PRP pages of %u bytes, kvbridged now has %u",
 					qp->page, g->page_size);
-		store_release(qp->sq_db, 0);
-		store_release(qp->cq_db, 0);
+		/* Those in VRAM are zero, and may be gone. */
+		if (!db) {
+			store_release(qp->sq_db, 0);
+			store_release(qp->cq_db, 0);
+		}
 	}
 	if (resume)
 		flags |= GKV_QP_F_RESUME;
@@ -102,13 +83,17 @@ int gkvi_qp_add(struct gkv *g, int sock, struct gkv_qp *qp, bool resume)
 	m.qid = htole32(qp->qid);
 	m.depth = htole32(qp->depth);
 	m.flags = htole32(flags);
-	m.cq_offset = htole64(qp->cq_off);
+	m.mode = htole32(qp->mode);
+	m.sq_offset = htole64(qp->mode & GKV_MODE_SQ ? qp->vram[GKVDRV_SQ].off : 0);
+	m.cq_offset = htole64(qp->mode & GKV_MODE_CQ ? qp->vram[GKVDRV_CQ].off : qp->cq_off);
 	m.rec_offset = htole64(qp->rec_off);
+	m.db_offset = htole64(db ? qp->vram[GKVDRV_DB].off : 0);
 	if (sock < 0)
-		ret = gkvi_call(g, &m.hdr, sizeof(m), fds, 3, &r, sizeof(r), &efd, host ? 1 : 0);
+		ret = gkvi_call(g, &m.hdr, sizeof(m), fds, db ? 4 : 3, &r, sizeof(r), &efd,
+				host ? 1 : 0);
 	else
-		ret = gkvi_exchange(g, sock, &m.hdr, sizeof(m), fds, 3, &r, sizeof(r), &efd,
-				    host ? 1 : 0, 30 * NSEC_PER_SEC);
+		ret = gkvi_exchange(g, sock, &m.hdr, sizeof(m), fds, db ? 4 : 3, &r, sizeof(r),
+				    &efd, host ? 1 : 0, 30 * NSEC_PER_SEC);
 	if (ret)
 		return ret;
 	if (le32toh(r.reactor) >= le32toh(g->hello.reactors)) {
@@ -144,10 +129,7 @@ void gkvi_wake(struct gkv_qp *qp)
 
 static void qp_free(struct gkv_qp *qp)
 {
-	if (qp->map)
-		munmap(qp->map, qp->map_len);
-	if (qp->fd >= 0)
-		close(qp->fd);
+	gkvi_qp_unmap(qp);
 	if (qp->efd >= 0)
 		close(qp->efd);
 	free(qp->slots);
@@ -167,68 +149,6 @@ void gkvi_qp_free_all(struct gkv *g)
 	}
 }
 
-/* How many pages of lists @qp may need at a time. They cost nothing until used. */
-static uint32_t list_pages(const struct gkv_qp *qp)
-{
-	size_t page = qp->page;
-	size_t per_cmd = 0, n;
-
-	if (qp->max_segs > 1)
-		per_cmd = (qp->max_segs + SGL_PER_PAGE(page) - 1) / SGL_PER_PAGE(page);
-	n = per_cmd * (qp->depth - 1);
-	if (qp->flags & GKV_QP_PRP) {
-		size_t per_page = page / sizeof(uint64_t) - 1;
-
-		/* One each, and one command of any 32-bit length on top. */
-		n = (qp->depth - 1) + (((size_t)1 << 32) / page + per_page) / per_page + 1;
-	}
-	if (n > LIST_PAGES_MAX)
-		n = LIST_PAGES_MAX;
-	return (uint32_t)n;
-}
-
-static int qp_map(struct gkv_qp *qp)
-{
-	size_t page = qp->page, off;
-
-	qp->cq_off = ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_sqe));
-	qp->rec_off = qp->cq_off + ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_cqe));
-	off = qp->rec_off + GKV_REC_LEN(qp->depth);
-	qp->list_off = (off + page - 1) & ~(page - 1);
-	qp->list_pages = list_pages(qp);
-	qp->map_len = qp->list_off + qp->list_pages * page;
-
-	qp->fd = gkvi_memfd("gkv-qp", qp->map_len);
-	if (qp->fd < 0)
-		return qp->fd;
-	qp->map = mmap(NULL, qp->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, qp->fd, 0);
-	if (qp->map == MAP_FAILED) {
-		int ret = -errno;
-
-		qp->map = NULL;
-		return gkvi_err(ret, "cannot map %zu bytes of queue pair: %s", qp->map_len,
-				strerror(-ret));
-	}
-	qp->sq = qp->map;
-	qp->cq = (struct gkv_cqe *)((char *)qp->map + qp->cq_off);
-	qp->rec = (struct gkv_rec_hdr *)((char *)qp->map + qp->rec_off);
-	qp->list = (uint8_t *)qp->map + qp->list_off;
-	qp->list_iova = (uintptr_t)qp->list;
-
-	qp->slots = calloc(qp->depth, sizeof(*qp->slots));
-	qp->free_cids = calloc(qp->depth, sizeof(*qp->free_cids));
-	if (qp->list_pages)
-		qp->list_next = calloc(qp->list_pages, sizeof(*qp->list_next));
-	if (qp->max_segs > 1)
-		qp->seg_mem = calloc((size_t)qp->depth * qp->max_segs, sizeof(*qp->seg_mem));
-	if (!qp->slots || !qp->free_cids || (qp->list_pages && !qp->list_next) ||
-	    (qp->max_segs > 1 && !qp->seg_mem))
-		return gkvi_err(-ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < qp->depth; i++)
-		qp->slots[i].cid = (uint16_t)i;
-	return 0;
-}
-
 static int qp_check(struct gkv *g, const struct gkv_qp_opts *o)
 {
 	uint32_t max = le32toh(g->hello.max_depth);
@@ -245,6 +165,9 @@ static int qp_check(struct gkv *g, const struct gkv_qp_opts *o)
 		return gkvi_err(-EINVAL, "max_segs %u, the limit is 65535", o->max_segs);
 	if ((o->flags & GKV_QP_CSUM) && !(le64toh(g->hello.features) & GKV_FEATURE_CSUM))
 		return gkvi_err(-EOPNOTSUPP, "kvbridged does not offer checksums (GKV_QP_CSUM)");
+	if (o->mode & ~(uint32_t)GKV_MODE_MASK)
+		return gkvi_err(-EINVAL, "memory mode 0x%x, the highest is 0x%x", o->mode,
+				GKV_MODE_MASK);
 	return 0;
 }
 
@@ -274,7 +197,7 @@ static int qp_create(struct gkv *g, const struct gkv_qp_opts *o, struct gkv_qp *
 	qp->cid_mask = (uint16_t)((1u << bits) - 1);
 	qp->cid_step = (uint16_t)(1u << bits);
 	qp->page = g->page_size;
-	ret = qp_map(qp);
+	ret = gkvi_qp_memory(g, qp, o);
 	if (ret)
 		return ret;
 	gkvi_qp_fresh(qp);
@@ -324,6 +247,7 @@ int gkv_qp_create(struct gkv *g, const struct gkv_qp_opts *opts, struct gkv_qp *
 	memset(qp, 0, sizeof(*qp));
 	qp->g = g;
 	qp->fd = -1;
+	qp->drv_fd = -1;
 	qp->efd = -1;
 	pthread_mutex_lock(&g->lock);
 	ret = qp_create(g, &o, qp);
@@ -385,6 +309,11 @@ int gkv_qp_reset(struct gkv_qp *qp)
 
 	pthread_mutex_lock(&g->lock);
 	link = load_acquire(&qp->link);
+	if (gkv_qp_stopped(qp) == GKV_STOPPED_MEMORY) {
+		pthread_mutex_unlock(&g->lock);
+		return gkvi_err(-ENODEV, "queue pair %u has lost memory: destroy it and make "
+					 "another", qp->qid);
+	}
 	if (link == QP_LIVE) {
 		ret = qp_request(qp, GKV_MSG_QP_RESET);
 		if (!ret)
@@ -393,11 +322,13 @@ int gkv_qp_reset(struct gkv_qp *qp)
 			link = load_acquire(&qp->link);
 	}
 	if (link == QP_DEAD) {
-		ret = gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon", qp->qid);
+		ret = gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon or its memory",
+			       qp->qid);
 	} else if (link != QP_LIVE) {
-		gkvi_qp_wipe(qp);
+		ret = gkvi_qp_wipe(qp);
 		gkvi_qp_fresh(qp);
-		ret = gkvi_qp_add(g, -1, qp, false);
+		if (!ret)
+			ret = gkvi_qp_add(g, -1, qp, false);
 		if (!ret)
 			store_release(&qp->link, QP_LIVE);
 	}

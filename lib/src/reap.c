@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cqe.h"
+#include "bar.h"
 #include "dptr.h"
 #include "reap.h"
 
@@ -48,13 +48,20 @@ static inline void take_sqhd(struct gkv_qp *qp, uint32_t sqhd)
 	qp->stats.bad_sqhd++;
 }
 
-/* Take completions off the ring, up to @max. */
-static uint32_t reap(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
+static inline bool read_cqe(const struct gkv_qp *qp, uint32_t head, bool vram, struct cqe_image *e)
+{
+	return vram ? bar_cqe_read(&qp->cq[head], qp->phase, e) :
+		      cqe_read(&qp->cq[head], qp->phase, e);
+}
+
+/* Take completions off the ring, up to @max. The doorbell is left to the caller. */
+static inline __attribute__((always_inline)) uint32_t take(struct gkv_qp *qp, struct gkv_comp *comps,
+							   uint32_t max, const bool vram)
 {
 	uint32_t head = qp->cq_head, n = 0;
 	struct cqe_image e;
 
-	while (n < max && cqe_read(&qp->cq[head], qp->phase, &e)) {
+	while (n < max && read_cqe(qp, head, vram, &e)) {
 		uint32_t idx = e.cid & qp->cid_mask;
 		struct slot *s = &qp->slots[idx];
 
@@ -89,11 +96,39 @@ static uint32_t reap(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 		slot_free(qp, s, idx);
 		n++;
 	}
-	if (head != qp->cq_head) {
-		qp->cq_head = head;
-		store_release(qp->cq_db, htole32(head));
-		qp->stats.completed += n;
-	}
+	qp->cq_head = head;
+	qp->stats.completed += n;
+	return n;
+}
+
+/* With parts in VRAM, which may be gone. */
+static __attribute__((noinline)) uint32_t reap_vram(struct gkv_qp *qp, struct gkv_comp *comps,
+						    uint32_t max)
+{
+	bool gone = gkv_qp_stopped(qp) == GKV_STOPPED_MEMORY ||
+		    (load_acquire(&qp->link) != QP_LIVE && gkvi_qp_gone(qp));
+	uint32_t head = qp->cq_head, n;
+
+	if (!(qp->mode & GKV_MODE_CQ))
+		n = take(qp, comps, max, false);
+	else if (!gone)
+		n = take(qp, comps, max, true);
+	else
+		return 0;
+	if (head != qp->cq_head && !gone)
+		bar_ring(qp->cq_db, qp->cq_head);
+	return n;
+}
+
+static uint32_t reap(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
+{
+	uint32_t head = qp->cq_head, n;
+
+	if (unlikely(qp->odd & (GKV_MODE_CQ | GKV_MODE_DB)))
+		return reap_vram(qp, comps, max);
+	n = take(qp, comps, max, false);
+	if (head != qp->cq_head)
+		store_release(qp->cq_db, htole32(qp->cq_head));
 	return n;
 }
 
@@ -122,6 +157,53 @@ static void end_without_cqe(struct gkv_comp *c, const struct slot *s, uint16_t s
 	c->flags = flags;
 }
 
+/* ---- Queue pairs that the daemon has stopped ---- */
+
+uint32_t gkv_qp_stopped(const struct gkv_qp *qp)
+{
+	return le32toh(load_acquire(&qp->rec->stopped));
+}
+
+int gkvi_qp_stopped_err(const struct gkv_qp *qp)
+{
+	switch (gkv_qp_stopped(qp)) {
+	case GKV_STOPPED_MEMORY:
+		return gkvi_err(-ENODEV, "queue pair %u is stopped: memory of its rings or doorbells "
+					 "is gone; destroy it", qp->qid);
+	case GKV_STOPPED_DOORBELL:
+		return gkvi_err(-EIO, "queue pair %u is stopped: a doorbell claimed more commands "
+				      "than there can be; reset it", qp->qid);
+	case GKV_STOPPED_RECORD:
+		return gkvi_err(-EIO, "queue pair %u is stopped: its in-flight record is not what "
+				      "kvbridged wrote; reset it", qp->qid);
+	default:
+		return gkvi_err(-EIO, "queue pair %u is stopped; reset it", qp->qid);
+	}
+}
+
+/*
+ * Report what was completed before the queue pair was stopped, then the rest as lost. That
+ * goes into quarantine: the daemon may still be at it, until a reset or removal.
+ */
+static uint32_t stopped(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
+{
+	uint32_t n = reap(qp, comps, max);
+
+	qp->odd |= ODD_STOPPED;
+	for (uint32_t i = 0; i < qp->depth - 1 && qp->n_busy && n < max; i++) {
+		struct slot *s = &qp->slots[i];
+
+		if (s->state != SLOT_BUSY)
+			continue;
+		s->state = SLOT_QUARANTINE;
+		qp->n_busy--;
+		qp->stats.lost++;
+		gkvi_quarantine(qp, i, 1);
+		end_without_cqe(&comps[n++], s, GKV_SC_HOST_PATH, GKV_C_LOST | GKV_C_STOPPED);
+	}
+	return n;
+}
+
 /*
  * Look at every command: give a deadline to those that have none yet, report those
  * past it. Done every few milliseconds at most, which is what lets gkv_submit() do
@@ -135,6 +217,8 @@ static uint32_t scan(struct gkv_qp *qp, uint64_t now, struct gkv_comp *comps, ui
 	bool restart = epoch != qp->epoch;
 	uint64_t next = now + 50 * NSEC_PER_MSEC, grace = 0;
 
+	if (unlikely(gkv_qp_stopped(qp)))
+		return stopped(qp, comps, max);
 	/* The daemon that comes back needs time; a timeout the caller set is the caller's. */
 	if (!qp->timeout_ns && !up)
 		grace = AWAY_GRACE_NS;
@@ -179,9 +263,10 @@ static void drained(struct gkv_qp *qp)
 {
 	struct gkv *g = qp->g;
 
-	gkvi_qp_wipe(qp);
+	int ret = gkvi_qp_wipe(qp);
+
 	gkvi_qp_fresh(qp);
-	store_release(&qp->link, QP_DRAINED);
+	store_release(&qp->link, ret ? QP_DEAD : QP_DRAINED);
 	gkvi_kick(g);
 }
 
@@ -215,7 +300,8 @@ int gkvi_qp_unlinked(struct gkv_qp *qp)
 {
 	switch (load_acquire(&qp->link)) {
 	case QP_DEAD:
-		return gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon", qp->qid);
+		return gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon or its memory",
+				qp->qid);
 	case QP_LOST:
 		lost(qp, NULL, 0);
 		break;
@@ -238,6 +324,8 @@ int gkv_poll(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 		/* What was posted before has been reaped above, or is there now. */
 		n = reap(qp, comps, max);
 		return (int)(n + lost(qp, comps + n, max - n));
+	} else if (unlikely(qp->odd & ODD_STOPPED)) {
+		return (int)stopped(qp, comps, max);
 	} else if (likely(qp->polls % CLOCK_EMPTY || !qp->n_busy)) {
 		return 0;
 	}
@@ -265,8 +353,8 @@ static void sleep_on(struct gkv_qp *qp, uint64_t ns)
 	store_relaxed(word, htole32(1));
 	/* The daemon posts, then looks at the word; this sets it, then looks at the ring. */
 	full_barrier();
-	if (!cqe_read(&qp->cq[qp->cq_head], qp->phase, &e) &&
-	    load_relaxed(&qp->link) != QP_LOST) {
+	if (!gkv_qp_stopped(qp) && load_relaxed(&qp->link) != QP_LOST &&
+	    !read_cqe(qp, qp->cq_head, qp->mode & GKV_MODE_CQ, &e)) {
 		qp->stats.sleeps++;
 		futex_wait(word, htole32(1), ns);
 	}
@@ -299,6 +387,8 @@ int gkv_wait(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max, uint64_t t
 		n = gkv_poll(qp, comps, max);
 		if (n)
 			return n;
+		if (unlikely(gkv_qp_stopped(qp)))
+			return (int)stopped(qp, comps, max);
 		now = gkvi_now();
 		if (now >= until)
 			return 0;
@@ -335,6 +425,8 @@ int gkv_exec(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_comp *comp
 	/* Only answers to earlier commands that timed out may be on their way. */
 	while (!qp->n_busy && qp->outstanding && gkv_poll(qp, &c, 1) == 1)
 		;
+	if (qp->odd & ODD_STOPPED)
+		return gkvi_qp_stopped_err(qp);
 	if (qp->outstanding)
 		return gkvi_err(-EBUSY,
 				"queue pair %u has %u commands outstanding; reap them or reset it",

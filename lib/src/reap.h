@@ -6,5 +6,7 @@
 
 /* A submission to a queue pair that is not served: 0, or -ENOTCONN if it never will be. */
 int gkvi_qp_unlinked(struct gkv_qp *qp);
+/* The same to one that is stopped: -ENODEV or -EIO. */
+int gkvi_qp_stopped_err(const struct gkv_qp *qp);
 
 #endif

@@ -107,7 +107,7 @@ int gkvi_hello(struct gkv *g, int sock)
 	gkvi_hdr(&m.hdr, GKV_MSG_HELLO, sizeof(m));
 	m.version_min = htole16(GKV_CTL_VERSION);
 	m.version_max = htole16(GKV_CTL_VERSION);
-	m.features = htole64(GKV_FEATURE_CSUM | GKV_FEATURE_RESUME);
+	m.features = htole64(GKV_FEATURE_CSUM | GKV_FEATURE_RESUME | GKV_FEATURE_VRAM);
 	memcpy(m.session, g->session, sizeof(m.session));
 	m.db_len = htole64(g->db_len);
 	strncpy(m.name, program_invocation_short_name, sizeof(m.name) - 1);

@@ -24,6 +24,7 @@ static const struct status_info {
 	{ GKV_SC_SGL_COUNT, EINVAL, "Invalid Number of SGL Descriptors" },
 	{ GKV_SC_SGL_LENGTH, EINVAL, "Data SGL Length Invalid" },
 	{ GKV_SC_SGL_TYPE, EINVAL, "SGL Descriptor Type Invalid" },
+	{ GKV_SC_INVALID_CMB, EINVAL, "Invalid Use of Controller Memory Buffer" },
 	{ GKV_SC_PRP_OFFSET, EINVAL, "PRP Offset Invalid" },
 	{ GKV_SC_OPERATION_DENIED, EPERM, "Operation Denied" },
 	{ GKV_STATUS(0, 0x16), EINVAL, "SGL Offset Invalid" },

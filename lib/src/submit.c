@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bar.h"
 #include "dptr.h"
 #include "reap.h"
 
@@ -29,7 +30,7 @@ static inline uint32_t room(const struct gkv_qp *qp)
 
 uint32_t gkv_qp_room(const struct gkv_qp *qp)
 {
-	return load_relaxed(&qp->link) == QP_LIVE ? room(qp) : 0;
+	return load_relaxed(&qp->link) == QP_LIVE && !(qp->odd & ODD_STOPPED) ? room(qp) : 0;
 }
 
 uint32_t gkv_qp_outstanding(const struct gkv_qp *qp)
@@ -59,7 +60,7 @@ static int bad_cmd(const struct gkv_cmd *c)
 }
 
 /* Fill @sqe for @cmd and its slot. Nothing is left behind on failure. */
-static int pack(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_sqe *sqe)
+static inline __attribute__((always_inline)) int pack(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_sqe *sqe)
 {
 	uint32_t idx = qp->free_cids[qp->n_free - 1];
 	struct slot *s = &qp->slots[idx];
@@ -90,7 +91,7 @@ static int pack(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_sqe *sq
 			uint64_t iova;
 
 			if (unlikely(!gkvi_translate(qp, cmd->buf, cmd->len, &iova, &s->mem)))
-				return gkvi_bad_buf(cmd->buf, cmd->len);
+				return gkvi_bad_buf(qp, cmd->buf, cmd->len);
 			s->n_mem = 1;
 			d.lo = htole64(iova);
 			d.hi = htole64((uint64_t)cmd->len | (uint64_t)GKV_SGL_DATA_BLOCK << 56);
@@ -148,10 +149,18 @@ static void unpack(struct gkv_qp *qp, uint32_t n)
 	}
 }
 
+static void wake_if_asleep(struct gkv_qp *qp)
+{
+	uint32_t r = load_relaxed(&qp->reactor);
+
+	if (unlikely(load_relaxed(&qp->g->states[r].sleeping))) {
+		qp->stats.wakeups++;
+		gkvi_wake(qp);
+	}
+}
+
 static void ring_sq(struct gkv_qp *qp, uint32_t tail)
 {
-	uint32_t r;
-
 	if (qp->flags & GKV_QP_POLLED) {
 		store_release(qp->sq_db, htole32(tail));
 		return;
@@ -161,11 +170,51 @@ static void ring_sq(struct gkv_qp *qp, uint32_t tail)
 	 * sleeps: both sides store, then load.
 	 */
 	store_full_barrier(qp->sq_db, htole32(tail));
-	r = load_relaxed(&qp->reactor);
-	if (unlikely(load_relaxed(&qp->g->states[r].sleeping))) {
-		qp->stats.wakeups++;
-		gkvi_wake(qp);
+	wake_if_asleep(qp);
+}
+
+/* @n commands are in the ring, up to @tail. */
+static inline void submitted(struct gkv_qp *qp, uint32_t n, uint32_t tail)
+{
+	qp->sq_tail = tail;
+	qp->outstanding += n;
+	qp->n_busy += n;
+	qp->stats.submitted += n;
+}
+
+/* gkv_submit() to a queue pair that is stopped, or has its SQ or doorbells in VRAM. */
+static __attribute__((noinline)) int submit_odd(struct gkv_qp *qp, const struct gkv_cmd *cmds,
+						uint32_t n)
+{
+	uint32_t tail = qp->sq_tail, left = room(qp), i;
+	struct gkv_sqe sqe;
+	int ret;
+
+	/* Before memory is touched that may be gone. */
+	if (gkv_qp_stopped(qp))
+		return gkvi_qp_stopped_err(qp);
+	if (n > left)
+		n = left;
+	for (i = 0; i < n; i++) {
+		ret = pack(qp, &cmds[i], &sqe);
+		if (unlikely(ret)) {
+			if (ret == -EAGAIN)
+				break;
+			unpack(qp, i);
+			return ret;
+		}
+		bar_put_sqe(&qp->sq[tail], &sqe);
+		if (++tail == qp->depth)
+			tail = 0;
 	}
+	if (!i)
+		return 0;
+	submitted(qp, i, tail);
+	/* Also where the doorbell is in host memory: it must not overtake the entries. */
+	bar_ring(qp->sq_db, tail);
+	if (!(qp->flags & GKV_QP_POLLED))
+		wake_if_asleep(qp);
+	return (int)i;
 }
 
 int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n)
@@ -175,6 +224,8 @@ int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n)
 
 	if (unlikely(load_acquire(&qp->link) != QP_LIVE))
 		return gkvi_qp_unlinked(qp);
+	if (unlikely(qp->odd))
+		return submit_odd(qp, cmds, n);
 	left = room(qp);
 	if (n > left)
 		n = left;
@@ -191,10 +242,7 @@ int gkv_submit(struct gkv_qp *qp, const struct gkv_cmd *cmds, uint32_t n)
 	}
 	if (!i)
 		return 0;
-	qp->sq_tail = tail;
-	qp->outstanding += i;
-	qp->n_busy += i;
-	qp->stats.submitted += i;
+	submitted(qp, i, tail);
 	ring_sq(qp, tail);
 	return (int)i;
 }

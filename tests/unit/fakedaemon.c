@@ -102,6 +102,14 @@ static bool sealed(int fd)
 	return (fcntl(fd, F_GET_SEALS) & want) == want;
 }
 
+/* Memory that a daemon accepts: sealed, or the module's where that is granted. */
+static bool accepted(const struct fake *f, int fd)
+{
+	if (f->is_drv && f->is_drv(fd))
+		return f->hello.features & GKV_FEATURE_VRAM;
+	return sealed(fd);
+}
+
 static void hello(struct fake *f, const struct gkv_msg_hello *m, int *fds, int n)
 {
 	struct gkv_msg_hello_reply r = f->hello;
@@ -168,7 +176,7 @@ static void region_add(struct fake *f, const struct gkv_msg_region_add *m, int *
 	int prot = m->flags & GKV_REGION_F_RDONLY ? PROT_READ : PROT_READ | PROT_WRITE;
 	struct fake_region *g = region(f, 0);
 
-	if (n != 1 || !g || !m->id || region(f, m->id) || !sealed(fds[0])) {
+	if (n != 1 || !g || !m->id || region(f, m->id) || !accepted(f, fds[0])) {
 		refuse(f, &m->hdr, EINVAL);
 		return;
 	}
@@ -183,15 +191,6 @@ static void region_add(struct fake *f, const struct gkv_msg_region_add *m, int *
 	ok(f, &m->hdr);
 }
 
-static void *db_at(struct fake *f, uint32_t qid, bool cq)
-{
-	uint32_t d = f->hello.dstrd;
-	size_t off = cq ? GKV_CQ_HEAD_DB(qid, d) : GKV_SQ_TAIL_DB(qid, d);
-
-	MUST(off + 4 <= f->db_len);
-	return f->db + off;
-}
-
 static bool zero(const void *p, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -200,23 +199,80 @@ static bool zero(const void *p, size_t len)
 	return true;
 }
 
-static void qp_begin(struct fake *f, struct fake_qp *q, uint32_t qid)
+static void qp_begin(struct fake_qp *q)
 {
 	memset(q->cq, 0, q->depth * sizeof(*q->cq));
 	memset(q->rec, 0, GKV_REC_LEN(q->depth));
 	q->rec->magic = GKV_REC_MAGIC;
 	q->sq_head = q->cq_tail = 0;
 	q->phase = 1;
-	put32(db_at(f, qid, false), 0);
-	put32(db_at(f, qid, true), 0);
+	put32(q->sq_db, 0);
+	put32(q->cq_db, 0);
 }
 
 static void qp_unmap(struct fake_qp *q)
 {
-	if (q->map)
-		munmap(q->map, q->map_len);
-	q->map = NULL;
+	for (int i = 0; i < FAKE_PARTS; i++) {
+		if (q->map[i])
+			munmap(q->map[i], q->map_len[i]);
+		q->map[i] = NULL;
+	}
 	q->live = false;
+}
+
+/* Part @i of @q: @len bytes at @offset of @fd. */
+static void *qp_map(struct fake_qp *q, int i, int fd, uint64_t offset, size_t len)
+{
+	uint64_t in_page = offset % 4096;
+
+	q->ino[i] = inode(fd, NULL);
+	q->offset[i] = offset;
+	q->map_len[i] = len + in_page;
+	q->map[i] = mmap(NULL, q->map_len[i], PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			 (off_t)(offset - in_page));
+	MUST(q->map[i] != MAP_FAILED);
+	return (uint8_t *)q->map[i] + in_page;
+}
+
+static void qp_doorbells(struct fake *f, struct fake_qp *q, const struct gkv_msg_qp_add *m,
+			 const int *fds)
+{
+	uint32_t d = f->hello.dstrd;
+
+	if (m->mode & GKV_MODE_DB) {
+		q->sq_db = qp_map(q, 3, fds[3], m->db_offset, 2 * (4u << d));
+		q->cq_db = q->sq_db + (4u << d);
+		return;
+	}
+	MUST(GKV_CQ_HEAD_DB(m->qid, d) + 4 <= f->db_len);
+	q->sq_db = f->db + GKV_SQ_TAIL_DB(m->qid, d);
+	q->cq_db = f->db + GKV_CQ_HEAD_DB(m->qid, d);
+}
+
+/* What the message asks for is allowed, and what it was before a restart. */
+static int qp_check(struct fake *f, const struct gkv_msg_qp_add *m, const int *fds, int n)
+{
+	const struct fake_qp *q = &f->qps[m->qid <= FAKE_QPS ? m->qid : 0];
+	const uint64_t at[FAKE_PARTS] = { m->sq_offset, m->cq_offset, m->rec_offset, m->db_offset };
+	const uint32_t bits[FAKE_PARTS] = { GKV_MODE_SQ, GKV_MODE_CQ, 0, GKV_MODE_DB };
+
+	if (!m->qid || m->qid > FAKE_QPS || q->live || m->mode & ~(uint32_t)GKV_MODE_MASK ||
+	    n != (m->mode & GKV_MODE_DB ? 4 : 3) ||
+	    (m->mode && !(f->hello.features & GKV_FEATURE_VRAM)))
+		return EINVAL;
+	for (int i = 0; i < n; i++) {
+		bool vram = m->mode & bits[i];
+
+		if (!accepted(f, fds[i]) || vram != (f->is_drv && f->is_drv(fds[i])) ||
+		    at[i] % (i == 3 ? 8 : 4096))
+			return EINVAL;
+		if (m->flags & GKV_QP_F_RESUME &&
+		    (inode(fds[i], NULL) != q->ino[i] || at[i] != q->offset[i]))
+			return EBADF;
+	}
+	if (m->flags & GKV_QP_F_RESUME && (m->depth != q->depth || m->mode != q->mode))
+		return EBADF;
+	return 0;
 }
 
 static void qp_add(struct fake *f, const struct gkv_msg_qp_add *m, int *fds, int n)
@@ -224,32 +280,25 @@ static void qp_add(struct fake *f, const struct gkv_msg_qp_add *m, int *fds, int
 	struct gkv_msg_qp_add_reply r = { 0 };
 	struct fake_qp *q = &f->qps[m->qid <= FAKE_QPS ? m->qid : 0];
 	bool resume = m->flags & GKV_QP_F_RESUME;
-	ino_t ino;
+	int err = qp_check(f, m, fds, n);
 
-	if (n != 3 || !m->qid || m->qid > FAKE_QPS || q->live || !sealed(fds[0]) || m->mode) {
-		refuse(f, &m->hdr, EINVAL);
+	if (err) {
+		refuse(f, &m->hdr, err);
 		return;
 	}
-	ino = inode(fds[0], &q->map_len);
-	if (inode(fds[1], NULL) != ino || inode(fds[2], NULL) != ino ||
-	    (resume && (ino != q->ino || m->depth != q->depth))) {
-		refuse(f, &m->hdr, EBADF);
-		return;
-	}
-	q->map = mmap(NULL, q->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
-	MUST(q->map != MAP_FAILED);
-	q->ino = ino;
 	q->depth = m->depth;
 	q->flags = m->flags;
-	q->sq = (struct gkv_sqe *)(q->map + m->sq_offset);
-	q->cq = (struct gkv_cqe *)(q->map + m->cq_offset);
-	q->rec = (struct gkv_rec_hdr *)(q->map + m->rec_offset);
+	q->mode = m->mode;
+	q->sq = qp_map(q, 0, fds[0], m->sq_offset, m->depth * sizeof(*q->sq));
+	q->cq = qp_map(q, 1, fds[1], m->cq_offset, m->depth * sizeof(*q->cq));
+	q->rec = qp_map(q, 2, fds[2], m->rec_offset, GKV_REC_LEN(m->depth));
+	qp_doorbells(f, q, m, fds);
 	q->adds++;
 	q->resumes += resume;
 	if (!resume) {
-		q->was_zero = zero(q->sq, q->depth * sizeof(*q->sq)) &&
-			      !get32(db_at(f, m->qid, false)) && !get32(db_at(f, m->qid, true));
-		qp_begin(f, q, m->qid);
+		q->was_zero = zero(q->sq, q->depth * sizeof(*q->sq)) && !get32(q->sq_db) &&
+			      !get32(q->cq_db);
+		qp_begin(q);
 	}
 	q->live = true;
 	r.reactor = 1;
@@ -271,7 +320,7 @@ static void by_id(struct fake *f, const struct gkv_msg_id *m)
 		qp_unmap(q);
 	} else {
 		q->resets++;
-		qp_begin(f, q, m->id);
+		qp_begin(q);
 	}
 	ok(f, &m->hdr);
 }
@@ -497,22 +546,32 @@ bool fake_live(struct fake *f, uint32_t qid)
 
 uint32_t fake_sq_tail(struct fake *f, uint32_t qid)
 {
+	struct fake_qp *q = &f->qps[qid];
 	uint32_t v;
 
 	pthread_mutex_lock(&f->lock);
-	v = get32(db_at(f, qid, false));
+	v = get32(q->sq_db);
 	pthread_mutex_unlock(&f->lock);
 	return v;
 }
 
 uint32_t fake_cq_head(struct fake *f, uint32_t qid)
 {
+	struct fake_qp *q = &f->qps[qid];
 	uint32_t v;
 
 	pthread_mutex_lock(&f->lock);
-	v = get32(db_at(f, qid, true));
+	v = get32(q->cq_db);
 	pthread_mutex_unlock(&f->lock);
 	return v;
+}
+
+static void wake(struct fake_qp *q)
+{
+	if (get32(&q->rec->waiting)) {
+		put32(&q->rec->waiting, 0);
+		syscall(SYS_futex, &q->rec->waiting, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
 }
 
 bool fake_fetch(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
@@ -529,6 +588,17 @@ bool fake_fetch(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
 		q->sq_head = 0;
 	pthread_mutex_unlock(&f->lock);
 	return true;
+}
+
+void fake_stop_qp(struct fake *f, uint32_t qid, uint32_t why)
+{
+	struct fake_qp *q = fake_qp(f, qid);
+
+	pthread_mutex_lock(&f->lock);
+	put32(&q->rec->stopped, why);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	wake(q);
+	pthread_mutex_unlock(&f->lock);
 }
 
 void fake_fetch_wait(struct fake *f, uint32_t qid, struct gkv_sqe *sqe)
@@ -559,10 +629,7 @@ static void post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, ui
 		q->phase ^= 1;
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (get32(&q->rec->waiting)) {
-		put32(&q->rec->waiting, 0);
-		syscall(SYS_futex, &q->rec->waiting, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	}
+	wake(q);
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -30,12 +30,17 @@ struct fake_region {
 	uint8_t *addr;
 };
 
+#define FAKE_PARTS	4	/* SQ, CQ, record, doorbells */
+
 struct fake_qp {
 	bool live;		/* in this life of the daemon */
-	uint32_t flags, depth;
-	ino_t ino;		/* of its memory, kept over restarts */
-	uint8_t *map;
-	size_t map_len;
+	uint32_t flags, depth, mode;
+	/* Of its memory, kept over restarts. */
+	ino_t ino[FAKE_PARTS];
+	uint64_t offset[FAKE_PARTS];
+	void *map[FAKE_PARTS];
+	size_t map_len[FAKE_PARTS];
+	uint8_t *sq_db, *cq_db;
 	struct gkv_sqe *sq;
 	struct gkv_cqe *cq;
 	struct gkv_rec_hdr *rec;
@@ -63,6 +68,8 @@ struct fake {
 	/* Cut or bend replies: bytes fewer, descriptors fewer. */
 	uint32_t short_reply, no_fds;
 	uint32_t stray_fds;		/* descriptors that come with refusals */
+	/* Is it a descriptor of the module's? Such are taken if the hello grants it. */
+	bool (*is_drv)(int fd);
 
 	unsigned int count[FAKE_MSGS];	/* messages seen */
 	uint8_t session[16];
@@ -101,6 +108,9 @@ void fake_post(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint
 void fake_post_sqhd(struct fake *f, uint32_t qid, uint16_t cid, uint16_t status, uint32_t sqhd);
 /* Answer every command that is there with success; how many. */
 unsigned int fake_serve(struct fake *f, uint32_t qid);
+
+/* Stop serving it: GKV_STOPPED_*. */
+void fake_stop_qp(struct fake *f, uint32_t qid, uint32_t why);
 
 uint32_t fake_sq_tail(struct fake *f, uint32_t qid);
 uint32_t fake_cq_head(struct fake *f, uint32_t qid);

@@ -72,7 +72,7 @@ static void test_hand_over(void **state)
 	memcpy(before, fake.regions, sizeof(before));
 	memcpy(session, fake.session, 16);
 	db = fake.db_ino;
-	ring = fake.qps[1].ino;
+	ring = fake.qps[1].ino[0];
 	fake.n_ns_opened = 0;
 	stop_and_wait();
 	/* A command submitted while nobody is there is found by the successor. */
@@ -100,7 +100,7 @@ static void test_hand_over(void **state)
 	assert_int_equal(n, 3);		/* one is the list area of the PRP queue pair */
 	assert_int_equal(*fake_mem(&fake, gkv_mem_iova(mem), 1 << 20), 0x5a);
 	assert_int_equal(fake_qp(&fake, 1)->resumes, 1);
-	assert_int_equal(fake_qp(&fake, 1)->ino, ring);
+	assert_int_equal(fake_qp(&fake, 1)->ino[0], ring);
 	assert_int_equal(fake.qps[2].flags,
 			 GKV_QP_F_HOST | GKV_QP_F_CSUM | GKV_QP_F_RESUME);
 	assert_int_equal(gkv_qp_id(prp), 2);
