@@ -90,18 +90,29 @@ finish()
 	exit
 }
 
+# kind PROGRAM: "user" of those that need user space, "all" of the others.
+kind()
+{
+	case ${1##*/} in
+	user_*)	echo user ;;
+	*)	echo all ;;
+	esac
+}
+
 # programs_of LIST: paths of the programs that a row of the table names, one a line.
 programs_of()
 {
 	local name
 
-	if [ "$1" = all ]; then
+	case $1 in
+	all|user)
 		# What does not compile has failed already.
 		for name in "${selftests[@]}"; do
-			[ ! -e "$name" ] || echo "$name"
+			[ "$1" = "$(kind "$name")" ] && [ -e "$name" ] && echo "$name"
 		done
 		return
-	fi
+		;;
+	esac
 	for name in ${1//,/ }; do
 		if [ -e "selftests/$name" ]; then
 			echo "selftests/$name"
@@ -122,6 +133,10 @@ machine()
 	done
 	mapfile -t programs < <(programs_of "$4")
 	shift 4
+	if [ -z "$user" ] && [[ " $* " = *" --user "* ]]; then
+		user=built
+		step "user space for the machines" "$here/user.sh"
+	fi
 	nested "$name" python3 "$here/vm.py" run --kernel "$kernel" --label "$kernel/$name" \
 		--logs "$out/logs/$kernel-$name" "${module[@]}" "$@" -- "${programs[@]}"
 }
@@ -180,6 +195,7 @@ if [ "$kernels" != debug ]; then
 fi
 
 used=""
+user=""
 while read -r name which module programs options; do
 	case $name in
 	""|"#"*) continue ;;
@@ -197,6 +213,6 @@ done <"$here/scenarios"
 # A test that no machine runs would be one that cannot fail.
 for source in "${sources[@]}" "${scripts[@]}"; do
 	name=$(basename "$source" .c)
-	[[ " ${used//,/ } " =~ \ (all|$name)\  ]] || step "$name is in the table of scenarios" false
+	[[ " ${used//,/ } " =~ \ ($(kind "$name")|$name)\  ]] || step "$name is in the table of scenarios" false
 done
 finish

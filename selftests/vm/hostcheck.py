@@ -137,7 +137,7 @@ class Host:
             if self.hooks and len(words) > 1 and words[0] in ("start", "wait", "stop", "run"):
                 return self.hooks.request(text)
             target, _, verb = words[0].rpartition("-")
-            if verb not in self.VERBS or target not in ("vram", "vram2", "ram", "disk"):
+            if verb not in self.VERBS or target not in ("vram", "vram2", "ram", "disk", "disk2"):
                 return f"unknown request {text!r}"
             low, high = self.VERBS[verb]
             numbers = [int(word, 0) for word in words[1:]]

@@ -5,6 +5,8 @@
 
 vm_cache=${GKV_VM_CACHE:-${GKV_BUILD:-build}/vm}
 vm_root=$vm_cache/root
+# User space for the guest (user.sh).
+vm_user=${GKV_BUILD:-build}/vm-user
 
 vm_die()
 {

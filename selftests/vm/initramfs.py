@@ -4,8 +4,10 @@ import lzma
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
+import tempfile
 
 
 class Error(Exception):
@@ -147,7 +149,7 @@ def libraries(command):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if "not found" in result.stdout:
         raise Error(f"{command[-1]} lacks libraries:\n{result.stdout}")
-    return re.findall(r"(?:=>\s+|^\s+)(/\S+)", result.stdout, re.MULTILINE)
+    return re.findall(r"(?:=>\s+|^\s+)(/\S+) \(", result.stdout, re.MULTILINE)
 
 
 def add_python(archive, root):
@@ -176,6 +178,45 @@ def add_python(archive, root):
     archive.symlink("usr/bin/env", "/bin/busybox")
 
 
+def add_user(archive, top, build):
+    """User space that user.sh built, in /host with its linker and libraries; the tests' helpers."""
+    for name in ("kvbridged", "gkvctl", "gkv-bench"):
+        path = os.path.join(build, name)
+        if not os.path.isfile(path):
+            raise Error(f"no {path}: run user.sh")
+        archive.copy(path, f"host/{name}", alone=True)
+        for library in libraries(["ldd", path]):
+            name = os.path.basename(library)
+            archive.copy(library, "host/lib/" + ("ld.so" if name.startswith("ld-linux") else name),
+                         alone=True)
+    archive.copy(os.path.join(build, "guest/libgkv.so.0"), "host/libgkv.so.0", alone=True)
+    for name in ("gkvlib.py", "gkvtest.py"):
+        archive.copy(os.path.join(top, "tests/lib", name), f"host/python/{name}")
+
+
+def add_modules_dir(archive, root, version, modules):
+    """/lib/modules of the guest, for programs that load modules by name: our own only."""
+    with tempfile.TemporaryDirectory(dir=os.path.join(root.path, "tmp")) as work:
+        base = os.path.join(work, "lib/modules", version)
+        os.makedirs(os.path.join(base, "updates"))
+        for path in modules:
+            shutil.copy(path, os.path.join(base, "updates"))
+        for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+            source = os.path.join(root.modules_dir(version), name)
+            if os.path.exists(source):
+                shutil.copy(source, base)
+        inside = "/" + os.path.relpath(work, root.path)
+        try:
+            subprocess.run(["chroot", root.path, "/usr/sbin/depmod", "-b", inside, version],
+                           check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise Error(f"depmod: {getattr(error, 'stderr', None) or error}") from error
+        for folder, _, files in os.walk(base):
+            for name in files:
+                path = os.path.join(folder, name)
+                archive.copy(path, os.path.relpath(path, work), alone=True)
+
+
 def kernel_module(path):
     """A module's name in the guest and its contents, decompressed."""
     with open(path, "rb") as file:
@@ -201,12 +242,12 @@ def base_archive(root, init):
     return archive
 
 
-def build(root, kernel, init, rig, environment, modules, own_modules, programs, files):
+def build(root, kernel, init, rig, environment, modules, own_modules, programs, files, user=None):
     """The whole initramfs.
 
     modules are names of the distribution's, loaded at boot; own_modules are paths of .ko files,
     for the guest's first process to load or for programs to. rig are that process's own settings;
-    environment goes to every program.
+    environment goes to every program. user is what user.sh built, if programs need it.
     """
     for path in own_modules + [word.split()[0] for word in programs] + \
             [word.partition(":")[0] for word in files]:
@@ -224,6 +265,9 @@ def build(root, kernel, init, rig, environment, modules, own_modules, programs, 
         archive.file(f"modules/{name}", data, 0o644)
     if any(word.split()[0].endswith(".py") for word in programs):
         add_python(archive, root)
+    if user:
+        add_user(archive, os.path.join(os.path.dirname(init), "../.."), user)
+        add_modules_dir(archive, root, root.version(kernel), own_modules)
     names = []
     for program in programs:
         path, *arguments = program.split()

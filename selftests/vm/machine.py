@@ -30,6 +30,16 @@ def size(text):
     return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
+def make_filesystem(kind, path):
+    """On the host, where it takes no emulation."""
+    tool = shutil.which(f"mkfs.{kind}", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if not tool:
+        raise Error(f"mkfs.{kind} is missing: scripts/deps.sh vm")
+    done = subprocess.run([tool, "-q", "-F", path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Error(f"mkfs.{kind}: {done.stderr}")
+
+
 def qemu():
     path = shutil.which(QEMU)
     if not path:
@@ -37,21 +47,22 @@ def qemu():
     return path
 
 
-def devices(topology, vrams):
-    """-device arguments; `vrams` names the memory backends of the VRAM devices, the first one first."""
-    disk = "nvme,serial=gkv0,drive=disk"
+def devices(topology, vrams, disks):
+    """-device arguments.
+
+    `vrams` names the memory backends of the VRAM devices, `disks` the drives; the first one first.
+    """
+    leaves = [f"ivshmem-plain,memdev={name}" for name in vrams]
+    leaves += [f"nvme,serial=gkv{i},drive={name}" for i, name in enumerate(disks)]
     if topology == "none":
-        return [disk]
+        return leaves
     if topology == "root":
-        ports = [f"pcie-root-port,id=rp{i},chassis={i},slot={i}" for i in range(1, len(vrams) + 2)]
-        leaves = [f"ivshmem-plain,memdev={name},bus=rp{i}" for i, name in enumerate(vrams, 1)]
-        return ports + leaves + [f"{disk},bus=rp{len(vrams) + 1}"]
-    # "bus" comes last, as in the others.
+        ports = [f"pcie-root-port,id=rp{i},chassis={i},slot={i}" for i in range(1, len(leaves) + 1)]
+        return ports + [f"{leaf},bus=rp{i}" for i, leaf in enumerate(leaves, 1)]
     parts = ["pcie-root-port,id=rp1,chassis=1,slot=1", "x3130-upstream,bus=rp1,id=up"]
     parts += [f"xio3130-downstream,bus=up,id=dn{i},chassis={i + 2},slot={i + 2}"
-              for i in range(len(vrams) + 1)]
-    parts += [f"ivshmem-plain,memdev={name},bus=dn{i}" for i, name in enumerate(vrams)]
-    return parts + [f"{disk},bus=dn{len(vrams)}"]
+              for i in range(len(leaves))]
+    return parts + [f"{leaf},bus=dn{i}" for i, leaf in enumerate(leaves)]
 
 
 class Machine:
@@ -67,6 +78,11 @@ class Machine:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.files = {"ram": self.make("ram", size(options.memory)),
                       "disk": self.make("disk", size(options.disk_size))}
+        self.disks = ["disk"]
+        if options.filesystem:
+            self.disks.append("disk2")
+            self.files["disk2"] = self.make("disk2", size(options.disk_size))
+            make_filesystem(options.filesystem, self.files["disk2"])
         vram_size = MIB if options.topology == "switch-1m" else size(options.vram_size)
         self.vrams = {}
         for name in [] if options.topology == "none" else ["vram", "vram2"][:options.vrams]:
@@ -94,7 +110,6 @@ class Machine:
                    *accelerator(accel), "-cpu", options.cpu, "-smp", str(options.smp),
                    "-m", str(size(options.memory) // MIB),
                    "-object", memory.format(size(options.memory), "ram", "ram"),
-                   "-drive", f"file={self.files['disk']},if=none,id=disk,format=raw",
                    "-kernel", kernel, "-initrd", self.path("initramfs"),
                    # ttyS0: console; ttyS1: the programs and our answers; ttyS2: dmesg.
                    "-serial", f"file:{self.path('console')}",
@@ -103,9 +118,11 @@ class Machine:
                    "-serial", f"file:{self.path('dmesg')}"]
         for name, length in self.vrams.items():
             command += ["-object", memory.format(length, name, name)]
+        for name in self.disks:
+            command += ["-drive", f"file={self.files[name]},if=none,id={name},format=raw"]
         if iommu:
             command += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
-        for device in devices(options.topology, list(self.vrams)):
+        for device in devices(options.topology, list(self.vrams), self.disks):
             command += ["-device", device]
         line = "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic"
         if iommu:

@@ -7,7 +7,9 @@
 #							errors; OUT/NAME.ko and OUT/build.log
 #        selftests/vm/module.sh sparse KERNEL OUT	the same sources with C=2, after a build
 #        selftests/vm/module.sh checkpatch OUT		checkpatch --strict, less checkpatch.accepted
-#        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME
+#        selftests/vm/module.sh libgkv OUT		libgkv.a and libgkv.so.0, with the root's compiler
+#        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME; those that
+#							include <gkv.h> have libgkv in them
 #
 # KERNEL is newest, stable or debug. A checker that did not truly run is a failure.
 set -euo pipefail
@@ -116,23 +118,59 @@ checkpatch()
 	echo "checkpatch checked $count files; $(wc -l <<<"$accepted") kinds of findings are accepted"
 }
 
+newer_than()
+{
+	local target=$1
+
+	shift
+	[ ! -e "$target" ] || [ -n "$(find "$@" -name '*.[ch]' -newer "$target" -print -quit)" ]
+}
+
+libgkv()
+{
+	newer_than "$out/libgkv.a" "$top/uapi" "$top/lib" || return 0
+	rm -rf "$out/obj"
+	mkdir -p "$out/obj"
+	# shellcheck disable=SC2016
+	VM_OUT=$out vm_in_root "$top" sh -ec '
+		cd /media/obj
+		gcc-14 -c -std=gnu11 -D_GNU_SOURCE -DGKV_BUILD_VERSION="\"rig\"" -O2 -g -Wall -Wextra \
+			-Werror -fPIC -fvisibility=hidden -pthread -I/mnt/uapi -I/mnt/lib/include \
+			/mnt/lib/src/*.c
+		gcc-14 -shared -pthread -Wl,-soname,libgkv.so.0 -Wl,--version-script=/mnt/lib/libgkv.map \
+			-o ../libgkv.so.0 *.o
+		rm -f ../libgkv.a
+		ar rcs ../libgkv.a *.o'
+}
+
 # programs: each C file is one program; a lib directory beside it is linked into each.
 programs()
 {
-	local file name helpers dir bad=""
+	local file name helpers dir bad="" user="" library
+	local -a inputs
 
-	mkdir -p "$out"
+	if grep -q -s -E '^#include ["<]gkv\.h[">]' "$@"; then
+		mkdir -p "$vm_user/guest"
+		user=$(realpath "$vm_user/guest")
+		(out=$user && libgkv) || vm_die "libgkv does not build in the root"
+	fi
 	for file in "$@"; do
 		name=$(basename "$file" .c)
 		dir=$(realpath --relative-to="$top" "$(dirname "$(realpath "$file")")")
 		file=$dir/$(basename "$file")
-		[ ! -e "$out/$name" ] || [ -n "$(find "$top/uapi" "$top/$dir" "$here" -name '*.[ch]' \
-			-newer "$out/$name" -print -quit)" ] || continue
+		inputs=("$top/uapi" "$top/$dir" "$here")
 		mapfile -t helpers < <(cd "$top" && find "$dir/lib" -name '*.c' 2>/dev/null | sort)
+		library=""
+		if grep -q -E '^#include ["<]gkv\.h[">]' "$top/$file"; then
+			inputs+=("$top/lib")
+			library=libgkv.a
+			cp -u "$user/$library" "$out"
+		fi
+		newer_than "$out/$name" "${inputs[@]}" || continue
 		VM_OUT=$out vm_in_root "$top" gcc-14 -static -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra \
-			-Werror -Wno-unused-parameter -pthread -Iuapi -I"$dir" \
+			-Werror -Wno-unused-parameter -pthread -Iuapi -Ilib/include -I"$dir" \
 			-Iselftests/vm -I/rig/src/tools/testing/selftests \
-			-o "/media/$name" "$file" "${helpers[@]}" || bad+=" $file"
+			-o "/media/$name" "$file" "${helpers[@]}" ${library:+"/media/$library"} || bad+=" $file"
 	done
 	[ -z "$bad" ] || vm_die "these do not compile:$bad"
 }
@@ -162,6 +200,11 @@ checkpatch)
 	mkdir -p "$1"
 	out=$(realpath "$1")
 	checkpatch
+	;;
+libgkv)
+	mkdir -p "$1"
+	out=$(realpath "$1")
+	libgkv
 	;;
 programs)
 	[ $# -ge 2 ] || usage

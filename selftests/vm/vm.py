@@ -111,6 +111,8 @@ class Run:
             "load": " ".join(own[:len(options.module)]),
             "own": " ".join(own),
             "module_arguments": options.module_arguments,
+            "disks": len(self.machine.disks),
+            "filesystem": options.filesystem or "",
         }
         environment = {
             "GKV_KERNEL": options.kernel,
@@ -118,11 +120,15 @@ class Run:
             "GKV_IOMMU": options.iommu,
             "GKV_CPU": options.cpu,
         }
+        if options.user:
+            # Where tests/lib looks for programs; and emulation takes its time.
+            environment.update(GKV_BUILD="/host", PYTHONPATH="/host/python", GKV_SLOW="6")
         environment.update(pair.split("=", 1) for pair in options.env)
+        modules = options.modules.split(",") + [name for name in [options.filesystem] if name]
         data = initramfs.build(self.root, options.kernel, os.path.join(HERE, "init"), rig,
-                               environment, options.modules.split(","),
-                               options.module + options.extra_module, options.programs,
-                               options.files)
+                               environment, modules, options.module + options.extra_module,
+                               options.programs, options.files,
+                               options.user_build if options.user else None)
         with open(self.machine.path("initramfs"), "wb") as file:
             file.write(data)
 
@@ -303,6 +309,11 @@ def parse():
     add("--vram-size", default="256M")
     add("--vrams", type=int, default=1, choices=(1, 2), help="VRAM devices")
     add("--disk-size", default="1G")
+    add("--filesystem", choices=("ext4",),
+        help="a second disk with that on it, mounted where GKV_FS says")
+    add("--user", action="store_true", help="user space, too: kvbridged, gkvctl, libgkv in /host")
+    add("--user-build", metavar="DIR", help="what user.sh built (GKV_BUILD/vm-user)",
+        default=os.path.join(os.environ.get("GKV_BUILD") or "build", "vm-user"))
     add("--accel", default="auto", choices=("auto", "kvm", "tcg"))
     add("--modules", default="nvme", help="of the distribution, loaded first (nvme)")
     add("--module", action="append", default=[], metavar="KO", help="loaded before the programs, "

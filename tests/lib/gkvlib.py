@@ -76,11 +76,12 @@ def ok(result):
 class Session:
     """A session with one namespace, memory of @length bytes and one queue pair."""
 
-    def __init__(self, daemon, flags=0, depth=0, max_segs=0, length=1 << 20):
+    def __init__(self, daemon, flags=0, depth=0, max_segs=0, length=1 << 20,
+                 namespace=None):
         self.handle, self.mem, self.qp = c_void_p(), c_void_p(), c_void_p()
         self.info = NsInfo(size=sizeof(NsInfo))
         ok(LIB.gkv_connect(byref(self.handle), daemon.socket.encode(), 0, 0))
-        ok(LIB.gkv_ns_open(self.handle, None, 0, byref(self.info)))
+        ok(LIB.gkv_ns_open(self.handle, namespace and namespace.encode(), 0, byref(self.info)))
         ok(LIB.gkv_mem_alloc(self.handle, length, byref(self.mem)))
         opts = QpOpts(sizeof(QpOpts), depth, flags, max_segs, 0)
         ok(LIB.gkv_qp_create(self.handle, byref(opts), byref(self.qp)))
