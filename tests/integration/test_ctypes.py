@@ -12,12 +12,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import gkvtest  # pylint: disable=wrong-import-position
 # pylint: disable-next=wrong-import-position
 from gkvlib import (Cmd, Comp, DELETE, EXIST, FLUSH, KEY_EXISTS, KEY_NOT_FOUND, LIB, LIST, NsInfo,
-                    QP_CSUM, QP_POLLED, QP_PRP, QpOpts, RETRIEVE, STORE, Seg, Session, ok)
+                    PLACE_HOST, Place, QP_CSUM, QP_POLLED, QP_PRP, QpOpts, RETRIEVE, STORE, Seg,
+                    Session, ok, place)
 
 
 @gkvtest.test
 def structures_have_the_sizes_of_the_header():
-    for kind, size in ((NsInfo, 96), (QpOpts, 24), (Seg, 16), (Cmd, 64), (Comp, 24)):
+    for kind, size in ((NsInfo, 96), (QpOpts, 80), (Place, 24), (Seg, 16), (Cmd, 64), (Comp, 24)):
         gkvtest.equal(sizeof(kind), size, kind.__name__)
     gkvtest.equal(LIB.gkv_version(), 0x000100, "version")
     gkvtest.equal(LIB.gkv_crc32c(0, b"123456789", 9), 0xE3069283, "check value of crc32c")
@@ -134,6 +135,23 @@ def errors_say_what_and_why():
         outside = s.cmd(RETRIEVE, b"k", 4096, offset=1 << 20)
         gkvtest.check(LIB.gkv_submit(s.qp, byref(outside), 1) < 0, "a buffer outside")
         gkvtest.check(b"0x1000 bytes" in LIB.gkv_error(), LIB.gkv_error())
+
+
+@gkvtest.test
+def without_the_module_memory_of_gpus_is_refused_and_says_so():
+    os.environ["GKV_DEVICE"] = "/dev/gkv-that-is-not-there"
+    with gkvtest.Daemon() as daemon, Session(daemon) as s:
+        mem, qp = c_void_p(), c_void_p()
+        for call in (lambda: LIB.gkv_mem_alloc_vram(s.handle, 0, 4096, byref(mem)),
+                     lambda: LIB.gkv_mem_import(s.handle, 0, 0, 0, 0, 0, byref(mem)),
+                     lambda: LIB.gkv_qp_create(
+                         s.handle, byref(QpOpts(size=sizeof(QpOpts), mode=7)), byref(qp))):
+            gkvtest.check(call() < 0, "refused")
+            gkvtest.check(b"/dev/gkv" in LIB.gkv_error(), LIB.gkv_error())
+        gkvtest.equal(place(LIB.gkv_mem_place, s.mem).where, PLACE_HOST, "memory")
+        gkvtest.equal(place(LIB.gkv_qp_place, s.qp, 0).where, PLACE_HOST, "queue")
+        gkvtest.equal(LIB.gkv_qp_stopped(s.qp), 0, "stopped")
+        gkvtest.equal(s.store(b"k", b"value"), 0)
 
 
 @gkvtest.test
