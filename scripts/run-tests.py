@@ -9,6 +9,8 @@ appended, one JSON object a line, to a file that `summary` adds up.
 A program that exits non-zero without a "not ok", is killed by a signal, runs
 into its time limit or reports fewer tests than its plan counts as a failure.
 
+A line "# note: TEXT" of a test is shown, and once more at the end.
+
 A test may say in its first ten lines (of its source, for a C program):
     gkv-san: no REASON      leave it out of sanitizer runs; counted as skipped
     gkv-timeout: SECONDS    its time limit instead of the suite's
@@ -177,6 +179,9 @@ def run_program(program, args, results):
     tests = [(test, "fail", "skipped without a reason") if how == "skip" and not why else
              (test, how, why) for test, how, why in tests]
     failures = sum(how == "fail" for _, how, _ in tests)
+    for line in text.splitlines():
+        if line.startswith("# note: "):
+            results.add(name, line.removeprefix("# note: "), "note")
     for test in tests:
         results.add(name, *test)
     if skip_all is not None and not tests:
@@ -268,8 +273,8 @@ def command_summary(args):
         with open(args.results, encoding="utf-8") as file:
             results = [json.loads(line) for line in file]
     chosen = {status: [r for r in results if r["status"] == status]
-              for status in ("pass", "fail", "skip")}
-    for status, title in (("skip", "Skipped:"), ("fail", "Failed:")):
+              for status in ("pass", "fail", "skip", "note")}
+    for status, title in (("skip", "Skipped:"), ("note", "Notes:"), ("fail", "Failed:")):
         if chosen[status]:
             print("\n" + title)
         for r in chosen[status]:

@@ -5,7 +5,7 @@
 # kernels, and the machines of the table "scenarios". What is missing is a failure, never a skip.
 #
 # gkv-san: no it tests the kernel module in a virtual machine, not user space
-# gkv-timeout: 2400
+# gkv-timeout: 4200
 #
 # usage: selftests/vm/check.sh [--debug] [NAME...]	only the machines whose names begin so
 #
@@ -77,7 +77,7 @@ summary()
 		}
 		END {
 			for (kernel in total)
-				printf "# %s: %d promises checked, %d broken, %d skipped\n", kernel,
+				printf "# note: %s kernel: %d promises checked, %d broken, %d skipped\n", kernel,
 					total[kernel] - skipped[kernel], bad[kernel], skipped[kernel]
 		}'
 }

@@ -70,6 +70,15 @@ class Root:
                 if match := re.match(r"softdep (\S+)(?: pre:([^:]*))?(?: post:([^:]*))?$", line):
                     soft[name_of(match[1])] = [
                         [name_of(word) for word in (part or "").split()] for part in match.groups()[1:]]
+        # Some are named by an alias: of those who have it, the one that any CPU can run.
+        real = set(needs)
+        with open(os.path.join(base, "modules.alias"), encoding="utf-8") as file:
+            for line in file:
+                _, alias, name = (line.split() + ["", ""])[:3]
+                alias, name = name_of(alias), name_of(name)
+                if name in real and alias not in real and \
+                        (alias not in needs or name.endswith("_generic")):
+                    needs[alias] = needs[name]
         order = []
 
         def add(name):
