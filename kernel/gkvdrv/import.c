@@ -19,6 +19,9 @@
 #include "import.h"
 #include "trace.h"
 
+/* How often a wait for the exporter's fences looks whether there is something left to wait for. */
+#define FENCE_SLICE	(HZ / 10 + 1)
+
 /*
  * Under dma_resv, with the exporter waiting for us to unmap. DMA that is under way may go
  * on; the drain unmaps when it is over.
@@ -88,6 +91,24 @@ static int map_buffer(struct gkv_mem *mem, struct dma_buf *dmabuf, struct gkv_wh
 	ret = sgt ? PTR_ERR(sgt) : -ENOMEM;
 	return gkv_refuse(why, ret, GKVDRV_WHY_EXPORTER, "%s does not map for %s: error %d",
 			  dmabuf->exp_name, dev_name(dev), ret);
+}
+
+/*
+ * The exporter may be copying the buffer into VRAM yet, or clearing what its last owner left.
+ * Without the lock, so that it can change its mind meanwhile.
+ */
+static int wait_for_content(struct gkv_mem *mem, struct gkv_why *why)
+{
+	long left;
+
+	do {
+		if (READ_ONCE(mem->dead))
+			return gkv_refuse(why, -ENODEV, GKVDRV_WHY_REVOKED,
+					  "the exporter took the buffer back meanwhile");
+		left = dma_resv_wait_timeout(mem->dmabuf->resv, DMA_RESV_USAGE_KERNEL, true,
+					     FENCE_SLICE);
+	} while (!left);
+	return left < 0 ? left : 0;
 }
 
 static int not_in_bar(const struct gkv_provider *p, u64 addr, u64 len, struct gkv_why *why)
@@ -183,6 +204,9 @@ static struct gkv_mem *import(struct gkv_provider *p, struct dma_buf *dmabuf,
 	ret = map_buffer(mem, dmabuf, why);
 	if (!ret)
 		ret = find_runs(mem, a->offset, a->len, why);
+	/* Before pages are taken: who unbinds the provider need not wait for the exporter. */
+	if (!ret)
+		ret = wait_for_content(mem, why);
 	if (!ret)
 		ret = gkv_mem_claim(mem, why);
 	if (!ret)

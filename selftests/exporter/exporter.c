@@ -7,6 +7,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/dma-buf.h>
+#include <linux/dma-fence.h>
 #include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/kref.h>
@@ -27,6 +28,12 @@
 #define invalidate(dmabuf) dma_buf_move_notify(dmabuf)
 #endif
 
+/* Freed by the core, when nobody refers to it any more. */
+struct fence {
+	struct dma_fence base;		/* first */
+	spinlock_t lock;
+};
+
 struct buffer {
 	struct list_head node;
 	struct dma_buf *dmabuf;
@@ -34,6 +41,7 @@ struct buffer {
 	struct page *page;		/* EXPORTER_SYSTEM */
 	atomic_t attached, pinned, mapped;
 	wait_queue_head_t unmapped;
+	struct dma_fence *fence;	/* or NULL */
 	bool revoked;			/* dma_resv */
 };
 
@@ -172,6 +180,42 @@ static void op_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
 		wake_up_all(&b->unmapped);
 }
 
+/* ---- A fence ---- */
+
+static const char *fence_name(struct dma_fence *fence)
+{
+	return KBUILD_MODNAME;
+}
+
+static const struct dma_fence_ops fence_ops = {
+	.get_driver_name = fence_name,
+	.get_timeline_name = fence_name,
+};
+
+static int add_fence(struct buffer *b)
+{
+	struct dma_resv *resv = b->dmabuf->resv;
+	struct fence *fence;
+	int ret;
+
+	if (!b->how.fence)
+		return 0;
+	fence = kzalloc(sizeof(*fence), GFP_KERNEL);
+	if (!fence)
+		return -ENOMEM;
+	spin_lock_init(&fence->lock);
+	dma_fence_init(&fence->base, &fence_ops, &fence->lock, dma_fence_context_alloc(1), 1);
+	b->fence = &fence->base;
+	dma_resv_lock(resv, NULL);
+	ret = dma_resv_reserve_fences(resv, 1);
+	if (!ret)
+		dma_resv_add_fence(resv, b->fence,
+				   b->how.fence == EXPORTER_FENCE_KERNEL ? DMA_RESV_USAGE_KERNEL :
+									   DMA_RESV_USAGE_WRITE);
+	dma_resv_unlock(resv);
+	return ret;
+}
+
 static void op_release(struct dma_buf *dmabuf)
 {
 	struct buffer *b = dmabuf->priv;
@@ -179,6 +223,10 @@ static void op_release(struct dma_buf *dmabuf)
 	mutex_lock(&lock);
 	list_del(&b->node);
 	mutex_unlock(&lock);
+	if (b->fence) {
+		dma_fence_signal(b->fence);
+		dma_fence_put(b->fence);
+	}
 	if (b->page)
 		__free_pages(b->page, get_order(b->how.len));
 	kfree(b);
@@ -212,7 +260,8 @@ static int check(const struct exporter_make *how)
 	if (!function)
 		return -ENODEV;
 	if (!how->len || !PAGE_ALIGNED(how->offset | how->len) || how->len > 1ull << 40 ||
-	    how->layout > EXPORTER_SHORT || how->fail > EXPORTER_FAIL_NULL || how->rsvd ||
+	    how->layout > EXPORTER_SHORT || how->fail > EXPORTER_FAIL_NULL ||
+	    how->fence > EXPORTER_FENCE_WRITE ||
 	    how->flags & ~(O_ACCMODE | O_CLOEXEC))
 		return -EINVAL;
 	if (how->layout == EXPORTER_REVERSED && (!how->piece || how->len % how->piece))
@@ -275,6 +324,11 @@ static int ioctl_make(struct exporter_make __user *arg)
 	mutex_unlock(&lock);
 	if (ret)
 		return ret;
+	ret = add_fence(dmabuf->priv);
+	if (ret) {
+		dma_buf_put(dmabuf);
+		return ret;
+	}
 	how.fd = dma_buf_fd(dmabuf, how.flags & O_CLOEXEC);
 	if (how.fd < 0) {
 		dma_buf_put(dmabuf);
@@ -326,19 +380,30 @@ static int ioctl_state(struct exporter_state __user *arg)
 	return copy_to_user(arg, &out, sizeof(out)) ? -EFAULT : 0;
 }
 
-static int ioctl_on_buffer(int fd, bool revoke)
+static int ioctl_on_buffer(unsigned int cmd, int fd)
 {
 	struct dma_buf *dmabuf = ours(fd);
+	struct buffer *b;
 	int ret = 0;
 
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	if (revoke) {
-		ret = take_back(dmabuf->priv);
-	} else {
+	b = dmabuf->priv;
+	switch (cmd) {
+	case EXPORTER_REVOKE:
+		ret = take_back(b);
+		break;
+	case EXPORTER_MOVE:
 		dma_resv_lock(dmabuf->resv, NULL);
 		invalidate(dmabuf);
 		dma_resv_unlock(dmabuf->resv);
+		break;
+	default:
+		if (b->fence)
+			dma_fence_signal(b->fence);
+		else
+			ret = -EINVAL;
+		break;
 	}
 	dma_buf_put(dmabuf);
 	return ret;
@@ -353,7 +418,8 @@ static long exporter_ioctl(struct file *file, unsigned int cmd, unsigned long ar
 		return ioctl_state((void __user *)arg);
 	case EXPORTER_REVOKE:
 	case EXPORTER_MOVE:
-		return ioctl_on_buffer(arg, cmd == EXPORTER_REVOKE);
+	case EXPORTER_SIGNAL:
+		return ioctl_on_buffer(cmd, arg);
 	default:
 		return -ENOTTY;
 	}

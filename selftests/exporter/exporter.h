@@ -24,6 +24,11 @@
 #define EXPORTER_FAIL_MAP	3u	/* an error */
 #define EXPORTER_FAIL_NULL	4u	/* NULL, as some drivers do */
 
+/* What its reservation holds until EXPORTER_SIGNAL. */
+#define EXPORTER_FENCE_NONE	0u
+#define EXPORTER_FENCE_KERNEL	1u	/* the exporter itself still moves or clears it */
+#define EXPORTER_FENCE_WRITE	2u	/* somebody's program writes to it */
+
 /**
  * struct exporter_make - EXPORTER_MAKE: a dma-buf
  * @offset: where in the BAR
@@ -33,7 +38,7 @@
  * @fail: EXPORTER_FAIL_*
  * @flags: O_RDWR, O_CLOEXEC, of the descriptor
  * @fd: returns it
- * @rsvd: zero
+ * @fence: EXPORTER_FENCE_*
  */
 struct exporter_make {
 	__aligned_u64 offset;
@@ -43,7 +48,7 @@ struct exporter_make {
 	__u32	fail;
 	__u32	flags;
 	__s32	fd;
-	__u32	rsvd;
+	__u32	fence;
 };
 
 /**
@@ -70,5 +75,7 @@ struct exporter_state {
 #define EXPORTER_REVOKE	_IO(0xba, 2)
 /* Says that it moved, and waits for nobody. */
 #define EXPORTER_MOVE	_IO(0xba, 3)
+/* Signals its fence. */
+#define EXPORTER_SIGNAL	_IO(0xba, 4)
 
 #endif
