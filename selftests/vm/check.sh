@@ -190,6 +190,7 @@ for kernel in $kernels; do
 	step "gkvdrv is clean under sparse for $kernel" "$here/module.sh" sparse "$kernel" "$out/$kernel"
 done
 if [ "$kernels" != debug ]; then
+	step "headers for 32-bit programs" "$here/module.sh" m32
 	step "checkpatch --strict" "$here/module.sh" checkpatch "$out"
 	! wanted rig || nested rig python3 "$here/test_rig.py" --p2pbar "$out/newest/p2pbar.ko"
 fi

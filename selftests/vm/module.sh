@@ -7,6 +7,7 @@
 #							errors; OUT/NAME.ko and OUT/build.log
 #        selftests/vm/module.sh sparse KERNEL OUT	the same sources with C=2, after a build
 #        selftests/vm/module.sh checkpatch OUT		checkpatch --strict, less checkpatch.accepted
+#        selftests/vm/module.sh m32			the headers of uapi/ as 32-bit programs see them
 #        selftests/vm/module.sh libgkv OUT		libgkv.a and libgkv.so.0, with the root's compiler
 #        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME; those that
 #							include <gkv.h> have libgkv in them
@@ -118,6 +119,27 @@ checkpatch()
 	echo "checkpatch checked $count files; $(wc -l <<<"$accepted") kinds of findings are accepted"
 }
 
+# m32: their assertions of sizes and offsets hold without 64-bit alignment. There is no 32-bit libc.
+m32()
+{
+	local header count=0
+	local -a compile=(gcc-14 -m32 -std=gnu11 -Wall -Wextra -Werror -ffreestanding -fsyntax-only
+		-Iuapi -idirafter /usr/include/x86_64-linux-gnu -x c -)
+
+	for header in "$top"/uapi/gkv/*.h; do
+		header=gkv/$(basename "$header")
+		echo "#include <$header>" | vm_in_root "$top" "${compile[@]}" ||
+			vm_die "$header does not suit 32-bit programs"
+		count=$((count + 1))
+	done
+	# Were it not for the assertions, that would say little.
+	if echo "#include <gkv/gkvdrv.h>
+		GKV_ASSERT_SIZE(gkvdrv_qp, 132);" | vm_in_root "$top" "${compile[@]}" 2>/dev/null; then
+		vm_die "a wrong size is not noticed"
+	fi
+	echo "$count headers"
+}
+
 newer_than()
 {
 	local target=$1
@@ -181,7 +203,7 @@ usage()
 	exit 2
 }
 
-[ $# -ge 2 ] || usage
+[ $# -ge 2 ] || [ "${1:-}" = m32 ] || usage
 [ "$(id -u)" -eq 0 ] || vm_die "takes root: chroot"
 [ -e "$vm_root/rig/complete" ] || vm_die "no complete root in $vm_cache: run root.sh"
 command=$1
@@ -200,6 +222,9 @@ checkpatch)
 	mkdir -p "$1"
 	out=$(realpath "$1")
 	checkpatch
+	;;
+m32)
+	m32
 	;;
 libgkv)
 	mkdir -p "$1"
