@@ -91,6 +91,36 @@ static struct gkv_part *part_at(struct gkv_obj *obj, unsigned long pgoff, unsign
 	return NULL;
 }
 
+static struct page *part_page(const struct gkv_part *part, unsigned long pgoff)
+{
+	return gkv_mem_page(part->mem, PFN_DOWN(part->offset) + pgoff - part->pgoff);
+}
+
+/*
+ * The pages after the one that faulted, as far as its page table, its mapping and its part go: one
+ * by one, a region of a GiB would fault 262144 times. What is not put in place here will fault.
+ */
+static void fault_ahead(struct vm_fault *vmf, const struct gkv_part *part)
+{
+	unsigned long addr = (vmf->address & PAGE_MASK) + PAGE_SIZE, pgoff = vmf->pgoff + 1;
+	unsigned long left = (min(ALIGN(addr, PMD_SIZE), vmf->vma->vm_end) - addr) >> PAGE_SHIFT;
+	struct page *pages[32];
+
+	left = min(left, part->pgoff + part->npages - pgoff);
+	while (left) {
+		unsigned long n = min(left, ARRAY_SIZE(pages)), missing = n;
+
+		for (unsigned long i = 0; i < n; i++)
+			pages[i] = part_page(part, pgoff + i);
+		/* It stops at one that is in place. */
+		if (vm_insert_pages(vmf->vma, addr, pages, &missing))
+			break;
+		addr += n << PAGE_SHIFT;
+		pgoff += n;
+		left -= n;
+	}
+}
+
 static vm_fault_t obj_fault(struct vm_fault *vmf)
 {
 	struct gkv_obj *obj = vmf->vma->vm_file->private_data;
@@ -102,9 +132,11 @@ static vm_fault_t obj_fault(struct vm_fault *vmf)
 	/* After mremap() and partial unmapping only pgoff says what is meant. */
 	part = obj->dead ? NULL : part_at(obj, vmf->pgoff, 1);
 	if (part) {
-		page = gkv_mem_page(part->mem, PFN_DOWN(part->offset) + vmf->pgoff - part->pgoff);
+		page = part_page(part, vmf->pgoff);
 		if (page)
 			ret = vmf_insert_page(vmf->vma, vmf->address, page);
+		if (ret == VM_FAULT_NOPAGE)
+			fault_ahead(vmf, part);
 	}
 	up_read(&obj->sem);
 	atomic64_inc(ret & VM_FAULT_SIGBUS ? &gkv_counters.sigbus : &gkv_counters.faults);
