@@ -248,8 +248,8 @@ static void test_queue_pairs(void)
 		NULL);
 	refused(&r, qp_add(&r, 1, 8, 0, 0x10, good, fd), -EINVAL, "an unknown memory mode", "0x10",
 		"0xf");
-	refused(&r, qp_add(&r, 1, 8, 0, 0x3, good, fd), -EOPNOTSUPP,
-		"F60: a memory mode that needs the module, which is missing", "0x3", "/dev/gkv");
+	refused(&r, qp_add(&r, 1, 8, 0, 0x3, good, fd), -EINVAL,
+		"F60: a memory mode without VRAM in the hello", "0x3", "negotiated");
 	refused(&r, qp_add(&r, 1, 8, GKV_QP_F_CSUM, 0, good, fd), -EINVAL,
 		"checksums that were not negotiated", "negotiated", NULL);
 	refused(&r, qp_add(&r, 1, 8, 0, 0, odd, fd), -EINVAL, "F34: a misaligned ring", "SQ",

@@ -173,6 +173,7 @@ static int open_box(struct ns_box *box, const struct kvb_conf *conf, const struc
 	ns->verify = nc.verify;
 	ns->sync = nc.sync;
 	ns->read_only = nc.read_only;
+	ns->allow_bounce = nc.allow_bounce;
 	ns->access = strdup(nc.access);
 	ns->state_dir = cfg->state_dir;
 	if (!ns->access ||

@@ -53,7 +53,8 @@ static bool layer_known(const char *name)
 bool kvb_nsconf_known(const char *key)
 {
 	static const char *const own[] = { "nsid", "stack", "deadline", "durability", "verify",
-					   "read_only", "value_max", "access", "uuid" };
+					   "read_only", "value_max", "access", "uuid",
+					   "allow_bounce" };
 	size_t dot = strcspn(key, ".");
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
@@ -235,6 +236,9 @@ static int parse_values(const struct kvb_conf *c, struct kvb_nsconf *out, struct
 	if (ret)
 		return ret;
 	ret = kvb_conf_bool(c, "read_only", false, &out->read_only, err);
+	if (ret)
+		return ret;
+	ret = kvb_conf_bool(c, "allow_bounce", false, &out->allow_bounce, err);
 	if (ret)
 		return ret;
 	ret = kvb_conf_str(c, "durability", "async", &text, err);

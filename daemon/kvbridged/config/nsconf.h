@@ -21,6 +21,7 @@ struct kvb_nsconf {
 	bool sync;
 	bool verify;
 	bool read_only;
+	bool allow_bounce;
 	bool has_uuid;
 	uint8_t uuid[16];
 	char access[512];	/* canonical: names resolved to numbers */

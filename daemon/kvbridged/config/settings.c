@@ -141,7 +141,7 @@ static void add_ns(struct json_object *list, const struct kvb_conf *c)
 		const char *name;
 		struct json_object *value;
 		const char *unit;
-	} v[6];
+	} v[7];
 
 	if (kvb_nsconf_parse(c, &nc, NULL))
 		return;
@@ -163,6 +163,9 @@ static void add_ns(struct json_object *list, const struct kvb_conf *c)
 	v[5].name = "access";
 	v[5].value = json_object_new_string(nc.access);
 	v[5].unit = NULL;
+	v[6].name = "allow_bounce";
+	v[6].value = json_object_new_boolean(nc.allow_bounce);
+	v[6].unit = NULL;
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		const struct kvb_conf_key *k = kvb_conf_find(c, v[i].name);
 		struct json_object *o;

@@ -14,6 +14,7 @@
 #include "config/settings.h"
 #include "control/server.h"
 #include "control/session.h"
+#include "core/link.h"
 
 /* ---- Bells ---- */
 
@@ -142,20 +143,23 @@ static struct kvb_session_qp *find(struct kvb_session *s, uint32_t qid)
 
 static void qp_free(struct kvb_session_qp *q)
 {
-	kvb_clientmem_unmap(&q->sq);
-	kvb_clientmem_unmap(&q->cq);
-	kvb_clientmem_unmap(&q->rec);
+	kvb_session_mem_unmap(&q->sq);
+	kvb_session_mem_unmap(&q->cq);
+	kvb_session_mem_unmap(&q->db);
+	kvb_clientmem_unmap(&q->rec, q->s->peer.uid);
 	free(q->qp.free_rec);
 	free(q->qp.recover);
 	free(q);
 }
 
-static int qp_check(struct kvb_session *s, const struct gkv_msg_qp_add *m, struct kvb_err *err)
+static int qp_check(struct kvb_session *s, const struct gkv_msg_qp_add *m, int nfds,
+		    struct kvb_err *err)
 {
 	const uint32_t known = GKV_QP_F_CSUM | GKV_QP_F_RESUME | GKV_QP_F_HOST;
 	uint32_t max_depth = atomic_load(&kvb_live.max_queue_depth);
 	uint64_t max_qid = s->srv->cfg->max_qid;
 	unsigned int dstrd = (unsigned int)s->srv->cfg->dstrd;
+	bool db = m->mode & GKV_MODE_DB;
 
 	if (m->flags & ~known)
 		return kvb_fail(err, EOPNOTSUPP, "queue pair %u: unknown flags %#x", m->qid,
@@ -171,42 +175,110 @@ static int qp_check(struct kvb_session *s, const struct gkv_msg_qp_add *m, struc
 	if (m->depth < GKV_DEPTH_MIN || m->depth > max_depth)
 		return kvb_fail(err, EINVAL, "queue pair %u: depth %u is not between %u and %u",
 				m->qid, m->depth, GKV_DEPTH_MIN, max_depth);
+	if (m->flags & GKV_QP_F_CSUM && !(s->features & GKV_FEATURE_CSUM))
+		return kvb_fail(err, EINVAL, "queue pair %u: checksums were not negotiated", m->qid);
 	if (m->mode & ~GKV_MODE_MASK)
 		return kvb_fail(err, EINVAL, "queue pair %u: memory mode %#x is above %#x", m->qid,
 				m->mode, GKV_MODE_MASK);
-	if (m->mode)
-		return kvb_fail(err, EOPNOTSUPP,
-				"queue pair %u: memory mode %#x places parts in VRAM, which needs /dev/gkv",
+	if (m->mode && !(s->features & GKV_FEATURE_VRAM))
+		return kvb_fail(err, EINVAL,
+				"queue pair %u: memory mode %#x, but VRAM was not negotiated",
 				m->qid, m->mode);
+	if (nfds != (db ? 4 : 3))
+		return kvb_fail(err, EINVAL,
+				"queue pair %u: memory mode %#x with %d descriptors, expected %d",
+				m->qid, m->mode, nfds, db ? 4 : 3);
+	if (m->db_offset % 8 || (m->db_offset && !db))
+		return kvb_fail(err, EINVAL,
+				"queue pair %u: doorbell offset %#llx must be %s", m->qid,
+				(unsigned long long)m->db_offset,
+				db ? "a multiple of 8" : "0 without its bit in the memory mode");
+	if (db)
+		return 0;
 	if (!s->db.addr || GKV_DB_LEN(m->qid, dstrd) > s->db.len)
 		return kvb_fail(err, EINVAL,
 				"queue pair %u: doorbell memory of %zu bytes ends before byte %u",
 				m->qid, s->db.len, GKV_DB_LEN(m->qid, dstrd));
-	if (m->flags & GKV_QP_F_CSUM && !(s->features & GKV_FEATURE_CSUM))
-		return kvb_fail(err, EINVAL, "queue pair %u: checksums were not negotiated", m->qid);
 	return 0;
 }
 
-static int qp_map(struct kvb_session_qp *q, const struct gkv_msg_qp_add *m, const int fds[3],
-		  struct kvb_err *err)
+static void do_gone(struct kvb_call *c)
 {
-	uint64_t depth = m->depth;
+	struct kvb_session_qp *q = c->arg;
+
+	kvb_qp_memory_gone(&q->qp);
+}
+
+/* One is enough: without it the queue pair is of no use. */
+static void part_gone(struct kvb_session_qp *q)
+{
+	kvb_reactor_call(q->qp.r, &(struct kvb_call){ .arg = q }, do_gone);
+}
+
+static void sq_gone(struct kvb_session_mem *sm)
+{
+	part_gone(kvb_container(sm, struct kvb_session_qp, sq));
+}
+
+static void cq_gone(struct kvb_session_mem *sm)
+{
+	part_gone(kvb_container(sm, struct kvb_session_qp, cq));
+}
+
+static void db_gone(struct kvb_session_mem *sm)
+{
+	part_gone(kvb_container(sm, struct kvb_session_qp, db));
+}
+
+static int qp_map(struct kvb_session *s, struct kvb_session_qp *q, const struct gkv_msg_qp_add *m,
+		  const int *fds, struct kvb_err *err)
+{
+	uint32_t stride = 4u << s->srv->cfg->dstrd;
+	uint64_t in_page = m->db_offset % 4096;
 	char what[48];
+	struct kvb_memreq req = { .mode = m->mode, .what = what, .dead = &q->ring_dead };
 	int rc;
 
 	snprintf(what, sizeof(what), "SQ of queue pair %u", m->qid);
-	rc = kvb_clientmem_map(&q->sq, fds[0], m->sq_offset, depth * sizeof(struct gkv_sqe), false,
-			       what, &q->ring_dead, err);
+	req.fd = fds[0];
+	req.use = KVB_MEM_SQ;
+	req.offset = m->sq_offset;
+	req.len = (uint64_t)m->depth * sizeof(struct gkv_sqe);
+	rc = kvb_session_mem_map(&q->sq, s, &req, sq_gone, err);
 	if (rc)
 		return rc;
 	snprintf(what, sizeof(what), "CQ of queue pair %u", m->qid);
-	rc = kvb_clientmem_map(&q->cq, fds[1], m->cq_offset, depth * sizeof(struct gkv_cqe), true,
-			       what, &q->ring_dead, err);
+	req.fd = fds[1];
+	req.use = KVB_MEM_CQ;
+	req.write = true;
+	req.offset = m->cq_offset;
+	req.len = (uint64_t)m->depth * sizeof(struct gkv_cqe);
+	rc = kvb_session_mem_map(&q->cq, s, &req, cq_gone, err);
 	if (rc)
 		return rc;
+	if (m->mode & GKV_MODE_DB) {
+		snprintf(what, sizeof(what), "doorbells of queue pair %u", m->qid);
+		req.fd = fds[3];
+		req.use = KVB_MEM_DB;
+		req.offset = m->db_offset - in_page;
+		req.len = in_page + 2 * stride;
+		rc = kvb_session_mem_map(&q->db, s, &req, db_gone, err);
+		if (rc)
+			return rc;
+		q->qp.sq_db = (char *)q->db.m.addr + in_page;
+		q->qp.cq_db = (char *)q->qp.sq_db + stride;
+	} else {
+		q->qp.sq_db = (char *)s->db.addr +
+			      GKV_SQ_TAIL_DB(m->qid, (unsigned int)s->srv->cfg->dstrd);
+		q->qp.cq_db = (char *)q->qp.sq_db + stride;
+	}
 	snprintf(what, sizeof(what), "record of queue pair %u", m->qid);
-	return kvb_clientmem_map(&q->rec, fds[2], m->rec_offset, GKV_REC_LEN(depth), true, what,
-				 &q->rec_dead, err);
+	req.fd = fds[2];
+	req.use = KVB_MEM_OWN;
+	req.offset = m->rec_offset;
+	req.len = GKV_REC_LEN(m->depth);
+	req.dead = &q->rec_dead;
+	return kvb_clientmem_map(&q->rec, &req, err);
 }
 
 static struct kvb_reactor *pick_reactor(struct kvb_server *srv)
@@ -238,19 +310,15 @@ static void do_add(struct kvb_call *c)
 static void qp_fill(struct kvb_session *s, struct kvb_session_qp *q,
 		    const struct gkv_msg_qp_add *m)
 {
-	unsigned int dstrd = (unsigned int)s->srv->cfg->dstrd;
 	struct kvb_qp *qp = &q->qp;
 
-	q->s = s;
-	q->mode = m->mode;
 	q->flags = m->flags;
+	qp->mode = (uint8_t)m->mode;
 	qp->qid = (uint16_t)m->qid;
 	qp->depth = m->depth;
 	qp->host = m->flags & GKV_QP_F_HOST;
-	qp->sq_db = (char *)s->db.addr + GKV_SQ_TAIL_DB(m->qid, dstrd);
-	qp->cq_db = (char *)s->db.addr + GKV_CQ_HEAD_DB(m->qid, dstrd);
-	qp->sq = q->sq.addr;
-	qp->cq = q->cq.addr;
+	qp->sq = q->sq.m.addr;
+	qp->cq = q->cq.m.addr;
 	qp->rec = q->rec.addr;
 	qp->entries = (struct gkv_rec_entry *)((char *)q->rec.addr + sizeof(struct gkv_rec_hdr));
 	qp->dead[0] = &q->ring_dead;
@@ -263,7 +331,8 @@ static void qp_fill(struct kvb_session *s, struct kvb_session_qp *q,
 	qp->env.open = s->open;
 }
 
-void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int fds[3])
+void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int *fds,
+			int nfds)
 {
 	struct gkv_msg_qp_add_reply reply = { 0 };
 	struct kvb_reactor *r = pick_reactor(s->srv);
@@ -272,7 +341,7 @@ void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, c
 	struct kvb_err err;
 	int rc, bell = -1;
 
-	rc = qp_check(s, m, &err);
+	rc = qp_check(s, m, nfds, &err);
 	if (rc) {
 		kvb_session_error(s, -rc, err.text);
 		return;
@@ -285,7 +354,8 @@ void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, c
 		kvb_session_error(s, ENOMEM, "out of memory");
 		return;
 	}
-	rc = qp_map(q, m, fds, &err);
+	q->s = s;
+	rc = qp_map(s, q, m, fds, &err);
 	if (rc)
 		goto fail;
 	qp_fill(s, q, m);

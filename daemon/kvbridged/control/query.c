@@ -44,6 +44,13 @@ static void add_uuid(jobj *o, const char *key, const uint8_t u[16])
 	add_str(o, key, text);
 }
 
+static void add_place(jobj *o, const char *key, const struct kvb_place *p)
+{
+	char text[64];
+
+	add_str(o, key, kvb_place_text(p, text, sizeof(text)));
+}
+
 static jobj *totals_json(const struct kvb_totals *t)
 {
 	jobj *o = json_object_new_object(), *ops = json_object_new_object();
@@ -195,20 +202,22 @@ static jobj *namespaces_json(const struct kvb_server *srv)
 static jobj *qp_json(const struct kvb_session_qp *q)
 {
 	jobj *o = json_object_new_object(), *p = json_object_new_object();
+	const uint32_t mode = q->qp.mode;
 	struct kvb_totals t = { 0 };
 	int reason = q->qp.error_reason;
 	uint64_t left, ended;
 
 	add_u64(o, "qid", q->qp.qid);
 	add_u64(o, "depth", q->qp.depth);
-	add_u64(o, "mode", q->mode);
+	add_u64(o, "mode", mode);
 	add_u64(o, "reactor", q->qp.r->id);
 	add_bool(o, "host", q->flags & GKV_QP_F_HOST);
 	add_bool(o, "checksums", q->flags & GKV_QP_F_CSUM);
-	add_str(p, "sq", "system RAM");
-	add_str(p, "cq", "system RAM");
-	add_str(p, "db", "system RAM");
-	add_str(p, "data", "system RAM");
+	add_place(p, "sq", &q->sq.m.at);
+	add_place(p, "cq", &q->cq.m.at);
+	add_place(p, "db", mode & GKV_MODE_DB ? &q->db.m.at : &q->s->db.at);
+	/* Where it is, its regions say; this is where it must be. */
+	add_str(p, "data", mode & GKV_MODE_DATA ? "vram" : "host");
 	json_object_object_add(o, "placement", p);
 	add_str(o, "state", q->draining ? "draining" : reason ? "error" : "running");
 	if (reason)
@@ -240,6 +249,7 @@ static jobj *session_json(const struct kvb_session *s)
 		add_u64(r, "len", g->len);
 		add_u64(r, "flags", g->flags);
 		add_bool(r, "dead", atomic_load(&g->r.dead));
+		add_place(r, "placement", &g->mem.m.at);
 		json_object_array_add(rs, r);
 	}
 	add_u64(o, "region_bytes", s->region_bytes);

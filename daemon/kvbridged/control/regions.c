@@ -20,7 +20,7 @@ static void region_put(struct kvb_session_region *g)
 
 	if (--g->refs)
 		return;
-	kvb_clientmem_unmap(&g->mem);
+	kvb_session_mem_unmap(&g->mem);
 	s->region_bytes -= g->len;
 	if (s->del_region && s->del_region == g->id) {
 		s->del_region = 0;
@@ -80,8 +80,9 @@ static struct set *set_build(struct kvb_session *s)
 	for (struct kvb_session_region *g = s->regions; g; g = g->next) {
 		spans[n].iova = g->iova;
 		spans[n].len = g->len;
-		spans[n].addr = g->mem.addr;
-		spans[n].flags = g->flags & GKV_REGION_F_RDONLY ? KVB_SPAN_RDONLY : 0;
+		spans[n].addr = g->mem.m.addr;
+		spans[n].flags = (g->flags & GKV_REGION_F_RDONLY ? KVB_SPAN_RDONLY : 0) |
+				 (g->vram ? KVB_SPAN_VRAM : 0);
 		spans[n].owner = &g->r;
 		set->regions[n++] = g;
 	}
@@ -211,12 +212,44 @@ static int region_check(const struct kvb_session *s, const struct gkv_msg_region
 	return 0;
 }
 
+/* Map @g; and all of the session's namespaces must be able to fill it. */
+static int region_map(struct kvb_session *s, struct kvb_session_region *g,
+		      const struct gkv_msg_region_add *m, int fd, struct kvb_err *err)
+{
+	char what[32];
+	struct kvb_memreq q = {
+		.fd = fd,
+		.offset = m->offset,
+		.len = m->len,
+		.write = !(m->flags & GKV_REGION_F_RDONLY),
+		.use = KVB_MEM_DATA,
+		.what = what,
+		.dead = &g->r.dead,
+	};
+	int rc;
+
+	snprintf(what, sizeof(what), "region %u", m->id);
+	/* What is done on it later finds out by itself that it is gone. */
+	rc = kvb_session_mem_map(&g->mem, s, &q, NULL, err);
+	if (rc)
+		return rc;
+	g->vram = g->mem.m.at.place == GKVDRV_VRAM;
+	for (uint32_t i = 0; i < s->srv->nn && !rc; i++) {
+		const struct kvb_ns_open *o = atomic_load(&s->open[i]);
+
+		if (o)
+			rc = kvb_session_reach(g, o->ns, err);
+	}
+	if (rc)
+		kvb_session_mem_unmap(&g->mem);
+	return rc;
+}
+
 void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_add *m, int fd)
 {
 	struct kvb_session_region *g;
 	struct kvb_err err;
 	struct set *set;
-	char what[32];
 	int rc = region_check(s, m, &err);
 
 	if (rc) {
@@ -228,20 +261,18 @@ void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_a
 		kvb_session_error(s, ENOMEM, "out of memory");
 		return;
 	}
-	snprintf(what, sizeof(what), "region %u", m->id);
-	rc = kvb_clientmem_map(&g->mem, fd, m->offset, m->len, !(m->flags & GKV_REGION_F_RDONLY),
-			       what, &g->r.dead, &err);
-	if (rc) {
-		free(g);
-		kvb_session_error(s, -rc, err.text);
-		return;
-	}
 	g->s = s;
 	g->id = m->id;
 	g->flags = m->flags;
 	g->iova = m->iova;
 	g->len = m->len;
 	g->refs = 1;
+	rc = region_map(s, g, m, fd, &err);
+	if (rc) {
+		free(g);
+		kvb_session_error(s, -rc, err.text);
+		return;
+	}
 	g->next = s->regions;
 	s->regions = g;
 	s->nregions++;

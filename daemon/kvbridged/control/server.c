@@ -71,6 +71,28 @@ int kvb_server_watch(struct kvb_server *srv, int fd, void *ptr)
 	return epoll_ctl(srv->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
+/* In the loop's eyes a watch is a pointer with its lowest bit set, a session one without. */
+static void *tagged(struct kvb_watch *w)
+{
+	return (void *)((uintptr_t)w | 1);
+}
+
+int kvb_server_watch_fd(struct kvb_server *srv, struct kvb_watch *w, int fd, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = tagged(w) };
+
+	return epoll_ctl(srv->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+void kvb_server_unwatch_fd(struct kvb_server *srv, struct kvb_watch *w, int fd)
+{
+	epoll_ctl(srv->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	for (int i = 0; i < srv->nevents; i++) {
+		if (srv->events[i].data.ptr == tagged(w))
+			srv->events[i].data.ptr = NULL;
+	}
+}
+
 void kvb_server_listen_to(struct kvb_session *s, bool on)
 {
 	/* Hang-ups are reported either way. */
@@ -370,10 +392,18 @@ int kvb_server_run(struct kvb_server *srv)
 			return -errno;
 		}
 		release_held(srv);
+		srv->events = ev;
+		srv->nevents = n;
 		for (int i = 0; i < n; i++) {
 			struct kvb_session *s = ev[i].data.ptr;
 
-			if (ev[i].data.ptr == &srv->listen_fd) {
+			if (!s) {
+				/* No longer watched. */
+			} else if ((uintptr_t)s & 1) {
+				struct kvb_watch *w = (void *)((uintptr_t)s & ~(uintptr_t)1);
+
+				w->fn(w);
+			} else if (ev[i].data.ptr == &srv->listen_fd) {
 				if (!srv->stopping)
 					kvb_server_accept(srv, kvb_clock_ns());
 			} else if (ev[i].data.ptr == &srv->signal_fd) {
@@ -396,6 +426,7 @@ int kvb_server_run(struct kvb_server *srv)
 				kvb_session_close(s);
 			}
 		}
+		srv->nevents = 0;
 		now = kvb_clock_ns();
 		drop_silent(srv, now);
 		kvb_health_tick(srv, now);

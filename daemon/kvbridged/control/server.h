@@ -12,9 +12,15 @@
 #include "control/totals.h"
 #include "core/store.h"
 
+struct epoll_event;
 struct gkv_reactor_state;
 struct kvb_ctrl;
 struct kvb_session;
+
+/* What else the loop looks at; embed it. */
+struct kvb_watch {
+	void (*fn)(struct kvb_watch *w);
+};
 
 struct kvb_server {
 	const struct kvb_config *cfg;
@@ -37,6 +43,8 @@ struct kvb_server {
 	unsigned int qps_on[KVB_MAX_REACTORS];
 	struct kvb_totals gone;		/* of queue pairs that are no more */
 	uint64_t silent_check;		/* when silent connections were last looked for */
+	struct epoll_event *events;	/* of the loop's turn, those to come */
+	int nevents;
 	bool held;			/* sessions wait for descriptors to be closed */
 	bool log_held;			/* lines were left out that nobody has been told of */
 	bool stopping;
@@ -59,6 +67,13 @@ void kvb_server_totals(const struct kvb_server *srv, struct kvb_totals *t);
 
 /* Report what comes on @fd, with @ptr. 0 or -1 and errno. */
 int kvb_server_watch(struct kvb_server *srv, int fd, void *ptr);
+/*
+ * Call w->fn when @events, or an error, come on @fd, until unwatched. It may come once more than
+ * something happened. 0 or -1 and errno.
+ */
+int kvb_server_watch_fd(struct kvb_server *srv, struct kvb_watch *w, int fd, uint32_t events);
+/* Before @fd is closed; @w is not looked at any more. */
+void kvb_server_unwatch_fd(struct kvb_server *srv, struct kvb_watch *w, int fd);
 /* Wait for replies again, or not, from a session. */
 void kvb_server_listen_to(struct kvb_session *s, bool on);
 /*

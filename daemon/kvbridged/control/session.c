@@ -122,8 +122,15 @@ static int hello_check(struct kvb_session *s, const struct gkv_msg_hello *m, int
 	if (fd < 0)
 		return kvb_fail(err, EINVAL, "no descriptor came with %llu bytes of doorbells",
 				(unsigned long long)m->db_len);
-	return kvb_clientmem_map(&s->db, fd, m->db_offset, doorbell_bytes(s, m->db_len), true,
-				 "doorbells", &s->db_dead, err);
+	return kvb_clientmem_map(&s->db,
+				 &(struct kvb_memreq){ .fd = fd,
+						       .offset = m->db_offset,
+						       .len = doorbell_bytes(s, m->db_len),
+						       .write = true,
+						       .use = KVB_MEM_OWN,
+						       .what = "doorbells",
+						       .dead = &s->db_dead },
+				 err);
 }
 
 static void hello_reply(struct kvb_session *s)
@@ -180,11 +187,11 @@ static void do_hello(struct kvb_session *s, const struct gkv_msg_hello *m, int f
 	if (!rc && kvb_session_init_regions(s))
 		rc = kvb_fail(&err, ENOMEM, "out of memory");
 	if (rc) {
-		kvb_clientmem_unmap(&s->db);
+		kvb_clientmem_unmap(&s->db, s->peer.uid);
 		kvb_session_error(s, -rc, err.text);
 		return;
 	}
-	s->features = m->features & (GKV_FEATURE_CSUM | GKV_FEATURE_RESUME);
+	s->features = m->features & (GKV_FEATURE_CSUM | GKV_FEATURE_RESUME | GKV_FEATURE_VRAM);
 	set_name(s, m->name);
 	hello_reply(s);
 }
@@ -218,6 +225,18 @@ static struct kvb_ns *choose_ns(struct kvb_session *s, const struct gkv_msg_ns_o
 	return NULL;
 }
 
+/* The disks of @ns must be able to fill every region in VRAM. */
+static int reach_regions(struct kvb_session *s, struct kvb_ns *ns, struct kvb_err *err)
+{
+	int rc = 0;
+
+	for (struct kvb_session_region *g = s->regions; g && !rc; g = g->next) {
+		if (!atomic_load(&g->r.dead))
+			rc = kvb_session_reach(g, ns, err);
+	}
+	return rc == -ENODEV ? 0 : rc;
+}
+
 static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
 {
 	struct gkv_msg_ns_open_reply reply = { 0 };
@@ -225,7 +244,8 @@ static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
 	struct kvb_ns_open *o;
 	struct kvb_ns *ns;
 	char text[GKV_CTL_TEXT];
-	int access;
+	struct kvb_err err;
+	int access, rc;
 
 	if (!memchr(m->name, 0, sizeof(m->name)) || m->flags & ~GKV_NS_F_RDONLY) {
 		kvb_session_error(s, EINVAL, "name is not terminated, or unknown flags");
@@ -249,6 +269,13 @@ static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
 			 ns->name);
 		kvb_session_error(s, EACCES, text);
 		return;
+	}
+	if (!atomic_load(&s->open[ns->nsid - 1])) {
+		rc = reach_regions(s, ns, &err);
+		if (rc) {
+			kvb_session_error(s, -rc, err.text);
+			return;
+		}
 	}
 	kvb_ns_info(ns, &info);
 	o = &s->open_mem[ns->nsid - 1];
@@ -330,7 +357,7 @@ static const struct {
 	[GKV_MSG_NS_OPEN] = { sizeof(struct gkv_msg_ns_open), 0, 0, false },
 	[GKV_MSG_REGION_ADD] = { sizeof(struct gkv_msg_region_add), 1, 1, false },
 	[GKV_MSG_REGION_DEL] = { sizeof(struct gkv_msg_id), 0, 0, false },
-	[GKV_MSG_QP_ADD] = { sizeof(struct gkv_msg_qp_add), 3, 3, false },
+	[GKV_MSG_QP_ADD] = { sizeof(struct gkv_msg_qp_add), 3, 4, false },
 	[GKV_MSG_QP_DEL] = { sizeof(struct gkv_msg_id), 0, 0, false },
 	[GKV_MSG_QP_RESET] = { sizeof(struct gkv_msg_id), 0, 0, false },
 	[GKV_MSG_ADMIN] = { sizeof(struct gkv_msg_admin), 0, 0, false },
@@ -400,7 +427,7 @@ void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, in
 		kvb_session_region_del(s, id);
 		break;
 	case GKV_MSG_QP_ADD:
-		kvb_session_qp_add(s, msg, fds);
+		kvb_session_qp_add(s, msg, fds, nfds);
 		break;
 	case GKV_MSG_QP_DEL:
 		kvb_session_qp_del(s, id);
@@ -465,7 +492,7 @@ void kvb_session_try_free(struct kvb_session *s)
 		return;
 	}
 	kvb_session_drop_regions(s);
-	kvb_clientmem_unmap(&s->db);
+	kvb_clientmem_unmap(&s->db, s->peer.uid);
 	if (s->prev)
 		s->prev->next = s->next;
 	else

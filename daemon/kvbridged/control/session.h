@@ -14,12 +14,21 @@
 #include "admin/admin.h"
 #include "config/config.h"
 #include "control/clientmem.h"
+#include "control/server.h"
 #include "core/decode.h"
 #include "core/qp.h"
 #include "core/reactor_priv.h"
 
-struct kvb_server;
 struct kvb_session;
+
+/* Memory that may be revoked, and what is to happen then. */
+struct kvb_session_mem {
+	struct kvb_clientmem m;
+	struct kvb_watch w;
+	bool watched;
+	struct kvb_session *s;
+	void (*gone)(struct kvb_session_mem *sm);
+};
 
 /* A registered region. Mapped until no table that names it is in use any more. */
 struct kvb_session_region {
@@ -27,7 +36,8 @@ struct kvb_session_region {
 	uint32_t id;
 	uint32_t flags;
 	uint64_t iova, len;
-	struct kvb_clientmem mem;
+	bool vram;
+	struct kvb_session_mem mem;
 	unsigned int refs;	/* the session's, and one for each table */
 	struct kvb_session *s;
 	struct kvb_session_region *next;
@@ -37,8 +47,9 @@ struct kvb_session_region {
 struct kvb_session_qp {
 	struct kvb_qp qp;
 	struct kvb_session *s;
-	uint32_t mode, flags;
-	struct kvb_clientmem sq, cq, rec;
+	uint32_t flags;
+	struct kvb_session_mem sq, cq, db;	/* db: with GKV_MODE_DB only */
+	struct kvb_clientmem rec;
 	_Atomic bool ring_dead, rec_dead;
 	struct kvb_msg drained;
 	bool draining;
@@ -124,6 +135,22 @@ void kvb_session_close(struct kvb_session *s);
 void kvb_session_try_free(struct kvb_session *s);
 void kvb_session_free(struct kvb_session *s);
 
+/* ---- sessionmem.c ---- */
+
+/* kvb_clientmem_map(); when the memory is revoked, @gone, if not NULL, is called. */
+int kvb_session_mem_map(struct kvb_session_mem *sm, struct kvb_session *s,
+			const struct kvb_memreq *q, void (*gone)(struct kvb_session_mem *sm),
+			struct kvb_err *err);
+void kvb_session_mem_unmap(struct kvb_session_mem *sm);
+
+/* ---- reach.c ---- */
+
+/*
+ * Can the disks of @ns do DMA to @g? 0 also when they need not: host memory, a store that
+ * copies, "allow_bounce". -EXDEV and the reason if not.
+ */
+int kvb_session_reach(struct kvb_session_region *g, struct kvb_ns *ns, struct kvb_err *err);
+
 /* ---- regions.c ---- */
 int kvb_session_init_regions(struct kvb_session *s);
 void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_add *m, int fd);
@@ -131,7 +158,8 @@ void kvb_session_region_del(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_drop_regions(struct kvb_session *s);
 
 /* ---- qps.c ---- */
-void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int fds[3]);
+void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, const int *fds,
+			int nfds);
 void kvb_session_qp_del(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_qp_reset(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_drop_qps(struct kvb_session *s);

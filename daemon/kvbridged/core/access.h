@@ -3,8 +3,8 @@
  * Every access to memory shared with a client's rings goes through here: single,
  * ordered, of a stated width.
  *
- * Host RAM for now: plain loads and stores with acquire and release order. The names
- * say what is done, so that an accessor for BAR memory can take their place.
+ * In host RAM: plain loads and stores with acquire and release order. Entries in BAR memory
+ * have accessors of their own; a doorbell is read in the same way wherever it is.
  */
 #ifndef KVB_ACCESS_H
 #define KVB_ACCESS_H
@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include <gkv/queue.h>
+
+#include "core/bar.h"
 
 /*
  * Around copies from and to a client's memory. Two commands that name the same memory may run on
@@ -93,6 +95,24 @@ static inline void kvb_write_cqe(void *dst, uint32_t dw0, uint32_t dw1, uint16_t
 	__atomic_store_n(d, lo, __ATOMIC_RELAXED);
 	__atomic_store_n(d + 1, hi, __ATOMIC_RELEASE);
 #endif
+}
+
+/*
+ * The same in BAR memory: DW0-2, store fence, DW3, and a fence that sends it on its way. Stores
+ * in front of it, such as a value's, have left by the first fence, too.
+ */
+static inline void kvb_write_cqe_bar(void *dst, uint32_t dw0, uint32_t dw1, uint16_t sqhd,
+				     uint16_t sqid, uint16_t cid, uint16_t status,
+				     unsigned int phase)
+{
+	uint32_t dw3 = (uint32_t)(uint16_t)(status << 1 | phase) << 16 | cid;
+	uint32_t *d = dst;
+
+	__atomic_store_n((uint64_t *)d, (uint64_t)dw1 << 32 | dw0, __ATOMIC_RELAXED);
+	__atomic_store_n(d + 2, (uint32_t)sqid << 16 | sqhd, __ATOMIC_RELAXED);
+	kvb_bar_flush();
+	__atomic_store_n(d + 3, dw3, __ATOMIC_RELEASE);
+	kvb_bar_flush();
 }
 
 /* The phase bit of a CQ slot, for recovery. */

@@ -3,9 +3,7 @@
  * Moving values between client memory and the daemon's, in slices: a 64 MiB value must
  * not hold up the 4 KiB one behind it.
  */
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
+#include <string.h>
 
 #include "core/access.h"
 #include "core/crc.h"
@@ -32,31 +30,6 @@ static size_t padded(uint32_t len)
 #define STREAM_MIN (4u << 20)
 /* ... if they lie in pieces long enough to be worth it. */
 #define STREAM_PIECE_MIN (64u << 10)
-
-static void stream_copy(char *dst, const char *src, size_t n)
-{
-#if defined(__x86_64__)
-	size_t head = -(uintptr_t)dst & 15;
-
-	if (head > n)
-		head = n;
-	memcpy(dst, src, head);
-	for (dst += head, src += head, n -= head; n >= 64; dst += 64, src += 64, n -= 64) {
-		const __m128i *s = (const __m128i *)src;
-		__m128i *d = (__m128i *)dst;
-		__m128i a = _mm_loadu_si128(s), b = _mm_loadu_si128(s + 1);
-		__m128i e = _mm_loadu_si128(s + 2), f = _mm_loadu_si128(s + 3);
-
-		_mm_stream_si128(d, a);
-		_mm_stream_si128(d + 1, b);
-		_mm_stream_si128(d + 2, e);
-		_mm_stream_si128(d + 3, f);
-	}
-	/* They are weakly ordered: all before the completion that tells of them. */
-	_mm_sfence();
-#endif
-	memcpy(dst, src, n);
-}
 
 static uint64_t charge(uint64_t budget, uint64_t len)
 {
@@ -101,11 +74,18 @@ static void stage_some(struct kvb_op *op, uint64_t n)
 	while (n && c->left) {
 		struct iovec *v = &op->map.v[c->seg];
 		uint64_t len = v->iov_len - c->seg_off;
+		char *to;
 
 		if (len > n)
 			len = n;
-		op->crc = kvb_copy_crc32c((char *)op->data + op->len - c->left,
-					  (char *)v->iov_base + c->seg_off, len, op->crc);
+		to = (char *)op->data + op->len - c->left;
+		if (op->vram) {
+			kvb_bar_read(to, (char *)v->iov_base + c->seg_off, len);
+			op->crc = kvb_crc32c(op->crc, to, len);
+		} else {
+			op->crc = kvb_copy_crc32c(to, (char *)v->iov_base + c->seg_off, len,
+						  op->crc);
+		}
 		c->left -= len;
 		n -= charge(n, len);
 		c->seg_off += len;
@@ -150,6 +130,7 @@ static void stage_buffer(struct kvb_op *op)
 	op->stage = KVB_STAGE_COPY;
 	kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
 	kvb_dptr_init(&c->walk, &op->sqe, op->regions, op->len, false);
+	c->walk.place = op->vram ? KVB_SPAN_VRAM : 0;
 	c->seg = 0;
 	c->seg_off = 0;
 	c->left = op->len;
@@ -219,8 +200,8 @@ static void out_some(struct kvb_op *op, uint64_t n)
 		if (len > c->left)
 			len = c->left;
 		if (c->src) {
-			if (v->iov_base && c->stream && len >= STREAM_PIECE_MIN)
-				stream_copy((char *)v->iov_base + c->seg_off, c->src, len);
+			if (v->iov_base && (op->vram || (c->stream && len >= STREAM_PIECE_MIN)))
+				kvb_bar_write((char *)v->iov_base + c->seg_off, c->src, len);
 			else if (v->iov_base)
 				memcpy((char *)v->iov_base + c->seg_off, c->src, len);
 			c->src += len;
@@ -235,6 +216,9 @@ static void out_some(struct kvb_op *op, uint64_t n)
 			c->seg_off = 0;
 		}
 	}
+	/* Zeroes are stored plainly. All before the completion, which another thread may post. */
+	if (op->vram)
+		kvb_bar_flush();
 	kvb_client_write_end();
 }
 

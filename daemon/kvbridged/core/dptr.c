@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bar.h"
+
 #define PAGE_MASK	((uint64_t)KVB_PRP_PAGE - 1)
 #define BAD_ADDRESS	(GKV_SC_DATA_TRANSFER | GKV_DNR)
 
@@ -72,6 +74,8 @@ static uint16_t add_data(struct kvb_dptr *w, struct kvb_segs *out, uint64_t iova
 			s = kvb_regions_span(w->regions, iova);
 			if (!s || (w->to_client && (s->flags & KVB_SPAN_RDONLY)) || is_dead(s))
 				return BAD_ADDRESS;
+			if ((s->flags & KVB_SPAN_VRAM) != w->place)
+				return GKV_SC_INVALID_CMB | GKV_DNR;
 			w->data = s;
 			prev = NULL;
 		}
@@ -115,6 +119,9 @@ static inline uint16_t fetch(struct kvb_dptr *w, uint64_t iova, uint64_t *val)
 		if (!s)
 			return BAD_ADDRESS;
 		w->list = s;
+		/* Its writer put it there before it rang. */
+		if (s->flags & KVB_SPAN_VRAM)
+			kvb_bar_acquire();
 	}
 	if (s->len - (iova - s->iova) < sizeof(*p))
 		return BAD_ADDRESS;
@@ -258,6 +265,7 @@ void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
 	 */
 	w->beyond = described > len ? described - len : 0;
 	w->to_client = to_client;
+	w->place = 0;
 	w->state = sgl ? SGL1 : PRP1;
 	w->last = false;
 	w->descs = kvb_sgl_max_descs(len);

@@ -49,12 +49,13 @@ static inline void kvb_segs_init(struct kvb_segs *s, struct iovec *first, uint32
 /* Return what is on the heap; s->v is invalid afterwards. */
 void kvb_segs_free(struct kvb_segs *s);
 
-/* A walk. All members are dptr.c's, but @left may be read. */
+/* A walk. All members are dptr.c's, but @left may be read, @place set. */
 struct kvb_dptr {
 	const struct kvb_regions *regions;
 	uint64_t left;		/* bytes of the transfer not yet described */
 	uint64_t beyond;	/* bytes of the client's buffer behind the transfer */
 	bool to_client;
+	uint32_t place;		/* the caller's: what spans of data must have of KVB_SPAN_VRAM */
 	uint8_t state;
 	bool last;		/* inside a Last Segment */
 	uint32_t descs;		/* that may still come */
@@ -70,6 +71,10 @@ struct kvb_dptr {
  * Begin to walk the data pointer of @sqe, a private copy whose PSDT is not 11b, for the
  * first @len bytes of the CDW10 that it describes. @to_client: Retrieve and List;
  * otherwise Store. @regions must last as long as the walk and the pieces.
+ *
+ * Data must lie in host memory, or, when w->place is set to KVB_SPAN_VRAM afterwards, all of it in
+ * VRAM: a queue pair's GKV_MODE_DATA says which. PRP lists and SGL segments may lie in either;
+ * GPU code has them at hand in VRAM, libgkv keeps them in host memory, which is read faster.
  */
 void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
 		   const struct kvb_regions *regions, uint32_t len, bool to_client);
@@ -88,6 +93,7 @@ void kvb_dptr_init(struct kvb_dptr *w, const struct gkv_sqe *sqe,
  *		kvb_sgl_max_descs() descriptors
  * 0Fh		descriptors end before the transfer; address + length above 2^64
  * 11h		unknown type or subtype; SGL1 neither data block nor (last) segment
+ * 12h|DNR	data in VRAM that must be in host memory, or the other way round
  * 13h		PRP1 not dword aligned, list not qword aligned, any other offset not 0
  *
  * Entries are judged in order: form (alignment; or 11h, then 0Dh for a Last Segment, 0Eh,

@@ -167,6 +167,7 @@ uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
 	kvb_segs_init(&op->map, op->inline_segs, KVB_INLINE_SEGS);
 	if (len) {
 		kvb_dptr_init(&walk, &op->sqe, op->regions, len, op->opcode != GKV_OP_STORE);
+		walk.place = op->vram ? KVB_SPAN_VRAM : 0;
 		do {
 			status = kvb_dptr_next(&walk, &op->map, UINT32_MAX);
 			if (status)
@@ -176,6 +177,8 @@ uint16_t kvb_op_map(struct kvb_op *op, uint32_t len)
 	kvb_op_charge_segs(op);
 	op->segs = op->map.v;
 	op->nsegs = op->map.n;
+	op->bounce = op->vram && op->ns->allow_bounce &&
+		     kvb_regions_bounce(op->regions, op->segs, op->nsegs, op->ns->index);
 	return 0;
 }
 

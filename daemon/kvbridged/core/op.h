@@ -80,6 +80,14 @@ struct kvb_op {
 	/* Retrieve: set by kvb_op_map(). Client memory, each piece inside one region. */
 	struct iovec *segs;
 	uint32_t nsegs;
+	bool bounce;		/* the namespace's disks cannot reach it, and may go around */
+
+	/*
+	 * A Retrieve must not read back what DMA has put into VRAM, not even to verify it. With
+	 * @client_verifies the completion carries the checksum, and the client does that.
+	 */
+	bool vram;		/* its data pointer names VRAM */
+	bool client_verifies;
 
 	/* Results, set by the layer that completes. */
 	uint16_t status;	/* without the phase bit; DNR is added by the core */
@@ -93,6 +101,7 @@ struct kvb_op {
 	uint64_t direct_bytes;	/* device to client memory */
 	uint64_t tail_bytes;	/* through host memory: tails, misaligned pieces */
 	uint64_t copy_bytes;	/* CPU copies of whole values */
+	uint64_t bounce_bytes;	/* device to VRAM through host memory, though DMA could have been */
 
 	/* Everything below is the core's. */
 	uint8_t nframes;

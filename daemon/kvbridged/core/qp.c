@@ -45,6 +45,31 @@ static void set_stalled(struct kvb_qp *qp, bool stalled)
 
 void (*kvb_note_error)(uint16_t qid, const struct kvb_op *op);
 
+static void wake_client(struct kvb_qp *qp)
+{
+	uint32_t *word = (uint32_t *)&qp->rec->waiting;
+
+	/* Pairs with the client's: set waiting, barrier, look at the CQ, sleep. */
+	kvb_full_barrier();
+	if (!__atomic_load_n(word, __ATOMIC_RELAXED))
+		return;
+	__atomic_store_n(word, 0, __ATOMIC_RELAXED);
+	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Say in the record why nothing comes any more, once that is so, and wake who waits for it. */
+static void tell_stopped(struct kvb_qp *qp)
+{
+	if (qp->outstanding && qp->error_reason != KVB_QP_MEMORY_GONE)
+		return;		/* their completions still come */
+	qp->untold = false;
+	__atomic_store_n(&qp->rec->stopped,
+			 qp->error_reason == KVB_QP_MEMORY_GONE ? GKV_STOPPED_MEMORY :
+								  GKV_STOPPED_DOORBELL,
+			 __ATOMIC_RELEASE);
+	wake_client(qp);
+}
+
 static void qp_error(struct kvb_qp *qp, enum kvb_qp_error reason)
 {
 	if (qp->state != KVB_QP_RUNNING)
@@ -54,6 +79,8 @@ static void qp_error(struct kvb_qp *qp, enum kvb_qp_error reason)
 	qp->error_reason = reason;
 	kvb_log_client("stopped queue pairs", KVB_LOG_WARN, "queue pair %u stopped: %s", qp->qid,
 		       kvb_qp_error_name(reason));
+	qp->untold = true;
+	tell_stopped(qp);
 }
 
 static bool qp_dead(const struct kvb_qp *qp)
@@ -120,6 +147,7 @@ static void qp_post(struct kvb_qp *qp, struct kvb_op *op)
 {
 	struct gkv_rec_entry *e = NULL;
 	uint32_t dw0 = op->result, dw1 = 0;
+	char *slot;
 
 	if (op->has_crc) {
 		dw0 |= GKV_CQE_DW0_CSUM_VALID;
@@ -133,8 +161,13 @@ static void qp_post(struct kvb_qp *qp, struct kvb_op *op)
 		set_rec_state(e, GKV_REC_POSTING);
 		kvb_killpoint("post-before-cqe");
 	}
-	kvb_write_cqe(qp->cq + (size_t)qp->cq_tail * sizeof(struct gkv_cqe), dw0, dw1, qp->sq_head,
-		      qp->qid, op->cid, op->status, qp->phase);
+	slot = qp->cq + (size_t)qp->cq_tail * sizeof(struct gkv_cqe);
+	if (__builtin_expect(qp->mode & GKV_MODE_CQ, 0))
+		kvb_write_cqe_bar(slot, dw0, dw1, qp->sq_head, qp->qid, op->cid, op->status,
+				  qp->phase);
+	else
+		kvb_write_cqe(slot, dw0, dw1, qp->sq_head, qp->qid, op->cid, op->status,
+			      qp->phase);
 	if (e) {
 		kvb_killpoint("post-after-cqe");
 		set_rec_state(e, GKV_REC_FREE);
@@ -156,19 +189,11 @@ static void qp_post(struct kvb_qp *qp, struct kvb_op *op)
 
 void kvb_qp_wake(struct kvb_qp *qp)
 {
-	uint32_t *word = (uint32_t *)&qp->rec->waiting;
-
 	if (!qp->posted)
 		return;
 	qp->posted = false;
-	if (!qp->host)
-		return;
-	/* Pairs with the client's: set waiting, barrier, look at the CQ, sleep. */
-	kvb_full_barrier();
-	if (!__atomic_load_n(word, __ATOMIC_RELAXED))
-		return;
-	__atomic_store_n(word, 0, __ATOMIC_RELAXED);
-	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	if (qp->host)
+		wake_client(qp);
 }
 
 static void unuse_regions(struct kvb_op *op)
@@ -200,6 +225,8 @@ static void count_bytes(struct kvb_qp *qp, const struct kvb_op *op)
 			kvb_count(&qp->count.tail_bytes, op->tail_bytes);
 		if (op->copy_bytes)
 			kvb_count(&qp->count.copy_bytes, op->copy_bytes);
+		if (op->bounce_bytes)
+			kvb_count(&qp->count.bounce_bytes, op->bounce_bytes);
 	}
 }
 
@@ -263,6 +290,8 @@ void kvb_qp_finish(struct kvb_op *op)
 	}
 	unuse_regions(op);
 	kvb_op_put(r, op);
+	if (__builtin_expect(qp->untold, 0))
+		tell_stopped(qp);
 	answer_drain(qp);
 }
 
@@ -302,7 +331,9 @@ static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
 	op->status = 0;
 	op->result = 0;
 	op->has_crc = op->has_client_crc = false;
-	op->direct_bytes = op->tail_bytes = op->copy_bytes = 0;
+	op->direct_bytes = op->tail_bytes = op->copy_bytes = op->bounce_bytes = 0;
+	op->vram = qp->mode & GKV_MODE_DATA;
+	op->client_verifies = qp->env.csum;
 	op->nframes = 0;
 	op->stage = KVB_STAGE_NONE;
 	op->completed = op->late = op->listed = op->resolving = false;
@@ -313,7 +344,12 @@ static void op_init(struct kvb_op *op, struct kvb_qp *qp, uint64_t seq)
 /* Copy an SQE, once, and decode the copy. */
 static void op_fetch(struct kvb_qp *qp, struct kvb_op *op, uint32_t slot, uint64_t seq)
 {
-	kvb_read_sqe(&op->sqe, qp->sq + (size_t)slot * sizeof(struct gkv_sqe));
+	const char *sqe = qp->sq + (size_t)slot * sizeof(struct gkv_sqe);
+
+	if (__builtin_expect(qp->mode & GKV_MODE_SQ, 0))
+		kvb_bar_read_sqe(&op->sqe, sqe);
+	else
+		kvb_read_sqe(&op->sqe, sqe);
 	op_init(op, qp, seq);
 	op->sync = true;
 	op->status = kvb_decode(&op->sqe, &qp->env, op);
@@ -406,7 +442,7 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	if (qp->nrecover)
 		return kvb_qp_recover(qp);
 
-	tail = kvb_read_doorbell(qp->sq_db);
+	tail = qp->tail;
 	if (tail == qp->sq_head)
 		return 0;
 	claimed = tail > qp->sq_head ? tail - qp->sq_head : tail + qp->depth - qp->sq_head;
@@ -417,6 +453,9 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	n = cq_room(qp, claimed < budget ? claimed : budget);
 	if (n)
 		set_stalled(qp, false);
+	/* The doorbell came first, whatever the processor would rather do. */
+	if (__builtin_expect(qp->mode & GKV_MODE_SQ, 0))
+		kvb_bar_acquire();
 
 	/*
 	 * All are fetched before the first runs, so that their cache misses overlap. An entry
@@ -424,8 +463,9 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 	 * and the client must not be told that its slot is free.
 	 */
 	for (i = 0, slot = qp->sq_head; i < n; i++) {
-		__builtin_prefetch(qp->sq + (size_t)(slot + 8 < qp->depth ? slot + 8 : 0) *
-						    sizeof(struct gkv_sqe));
+		if (__builtin_expect(!(qp->mode & GKV_MODE_SQ), 1))
+			__builtin_prefetch(qp->sq + (size_t)(slot + 8 < qp->depth ? slot + 8 : 0) *
+							    sizeof(struct gkv_sqe));
 		ops[i] = op_get(qp, i);
 		if (!ops[i]) {
 			kvb_count(&r->count.op_waits, 1);
@@ -497,6 +537,11 @@ unsigned int kvb_qp_recover(struct kvb_qp *qp)
 		}
 	}
 	return n;
+}
+
+void kvb_qp_memory_gone(struct kvb_qp *qp)
+{
+	qp_error(qp, KVB_QP_MEMORY_GONE);
 }
 
 void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m, bool drop)

@@ -11,6 +11,7 @@
 
 #include <gkv/queue.h>
 
+#include "core/access.h"
 #include "core/count.h"
 #include "core/decode.h"
 #include "core/err.h"
@@ -32,7 +33,7 @@ enum kvb_op_class {
 struct kvb_qp_counters {
 	kvb_counter fetched, posted, errors, late, dropped;
 	kvb_counter store_bytes, retrieve_bytes;
-	kvb_counter direct_bytes, tail_bytes, copy_bytes;
+	kvb_counter direct_bytes, tail_bytes, copy_bytes, bounce_bytes;
 	kvb_counter cq_full;	/* times the client's unread completions held up fetching */
 	kvb_counter ops[KVB_NCLASSES];
 };
@@ -55,6 +56,7 @@ struct kvb_qp {
 
 	uint32_t depth;
 	uint32_t sq_head;	/* next slot to fetch */
+	uint32_t tail;		/* the doorbell, as last read */
 	uint32_t cq_tail;	/* next slot to post */
 	uint32_t cq_head;	/* last seen of the client's */
 	uint32_t cq_used;	/* posted and not known to be read */
@@ -62,6 +64,8 @@ struct kvb_qp {
 	uint16_t phase;
 	uint16_t qid;
 	uint8_t state;		/* enum kvb_qp_state */
+	uint8_t mode;		/* GKV_MODE_*: what is in BAR memory; constant */
+	bool untold;		/* in the error state, and the record does not say so yet */
 	bool host;		/* its client may sleep on the record's futex */
 	bool hot;
 	_Atomic bool drop;	/* post nothing any more; read on other reactors too */
@@ -86,7 +90,7 @@ struct kvb_qp {
 	uint32_t nresumed;	/* how many there were */
 
 	struct kvb_msg *drain;	/* answer when nothing is outstanding */
-	_Atomic bool *dead[3];	/* rings, doorbells, record: set by the SIGBUS handler */
+	_Atomic bool *dead[3];	/* rings, doorbells, record: set when memory vanishes */
 	uint32_t slot;		/* place in the reactor's table */
 	struct kvb_qp_counters count;
 	_Atomic int error_reason;	/* enum kvb_qp_error */
@@ -99,11 +103,20 @@ const char *kvb_qp_error_name(int reason);
 /* Most commands taken from a queue pair before the next has its turn. */
 #define KVB_FETCH_MAX 32
 
-/* Look at the doorbell; fetch and start up to @budget commands. Returns how many. */
+/*
+ * Fetch and start up to @budget commands of those that kvb_qp_rung() saw last. Returns how
+ * many.
+ */
 unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget);
 
-/* Doorbell differs from what was fetched: cheap test for the scan. */
-static inline bool kvb_qp_rung(const struct kvb_qp *qp);
+/*
+ * Read the doorbell: does it differ from what was fetched? The one access for each look at a
+ * queue pair, since a doorbell in BAR memory takes a round trip over the bus.
+ */
+static inline bool kvb_qp_rung(struct kvb_qp *qp);
+
+/* Memory of its rings or doorbells is gone: stop it, unless nobody fetches from it anyway. */
+void kvb_qp_memory_gone(struct kvb_qp *qp);
 
 /* Start commands of a predecessor. Returns how many. */
 unsigned int kvb_qp_recover(struct kvb_qp *qp);
@@ -144,9 +157,10 @@ void kvb_qp_init_record(struct kvb_qp *qp);
 /* Use the session's current regions from now on; on the queue pair's reactor. */
 void kvb_qp_set_regions(struct kvb_qp *qp, struct kvb_region_set *set);
 
-static inline bool kvb_qp_rung(const struct kvb_qp *qp)
+static inline bool kvb_qp_rung(struct kvb_qp *qp)
 {
-	return __atomic_load_n((const uint32_t *)qp->sq_db, __ATOMIC_RELAXED) != qp->sq_head;
+	qp->tail = kvb_read_doorbell(qp->sq_db);
+	return qp->tail != qp->sq_head;
 }
 
 #endif

@@ -337,7 +337,7 @@ static unsigned int scan(struct kvb_reactor *r)
 	for (unsigned int i = r->cold_pos; i < end; i++) {
 		struct kvb_qp *qp = r->qps[i];
 
-		if (kvb_qp_rung(qp) && qp->state == KVB_QP_RUNNING) {
+		if (qp->state == KVB_QP_RUNNING && kvb_qp_rung(qp)) {
 			qp->active_ns = r->now;
 			kvb_reactor_heat(r, qp);	/* takes the place of one already seen */
 			n += kvb_qp_poll(qp, KVB_FETCH_MAX);
@@ -352,7 +352,7 @@ static unsigned int scan(struct kvb_reactor *r)
 static bool any_rung(const struct kvb_reactor *r)
 {
 	for (unsigned int i = 0; i < r->nqps; i++) {
-		const struct kvb_qp *qp = r->qps[i];
+		struct kvb_qp *qp = r->qps[i];
 
 		if (qp->state == KVB_QP_RUNNING && kvb_qp_rung(qp) && !qp->stalled)
 			return true;

@@ -29,7 +29,10 @@ static void zero_pages(void *addr, size_t len)
 
 void kvb_qp_init_record(struct kvb_qp *qp)
 {
-	zero_pages(qp->cq, (size_t)qp->depth * sizeof(struct gkv_cqe));
+	if (qp->mode & GKV_MODE_CQ)
+		kvb_bar_zero(qp->cq, (size_t)qp->depth * sizeof(struct gkv_cqe));
+	else
+		zero_pages(qp->cq, (size_t)qp->depth * sizeof(struct gkv_cqe));
 	zero_pages(qp->rec, GKV_REC_LEN(qp->depth));
 	kvb_write_doorbell(qp->sq_db, 0);
 	kvb_write_doorbell(qp->cq_db, 0);
@@ -52,7 +55,10 @@ void kvb_qp_init_record(struct kvb_qp *qp)
 		qp->free_rec[i] = (uint16_t)(qp->depth - 1 - i);
 	qp->state = KVB_QP_RUNNING;
 	qp->drop = false;
+	qp->untold = false;
 	qp->error_reason = KVB_QP_OK;
+	if (qp->mode & GKV_MODE_DB)
+		kvb_bar_flush();
 	atomic_thread_fence(memory_order_seq_cst);
 }
 

@@ -156,3 +156,20 @@ bool kvb_regions_alive(const struct kvb_regions *t, const struct iovec *v, uint3
 	}
 	return true;
 }
+
+bool kvb_regions_bounce(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+			unsigned int index)
+{
+	const struct kvb_span *s = NULL;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uintptr_t p = (uintptr_t)v[i].iov_base;
+
+		if (!p || !v[i].iov_len || (s && p - (uintptr_t)s->addr < s->len))
+			continue;
+		s = span_of_addr(t, v[i].iov_base);
+		if (s && atomic_load_explicit(&s->owner->bounce, memory_order_relaxed) >> index & 1)
+			return true;
+	}
+	return false;
+}

@@ -13,10 +13,12 @@
 #include <sys/uio.h>
 
 #define KVB_SPAN_RDONLY 0x1u	/* the daemon may only read it */
+#define KVB_SPAN_VRAM	0x2u	/* GPU memory behind a BAR */
 
 /* What a table needs to know of a region; embed it. Outlives every table that names it. */
 struct kvb_region {
 	_Atomic bool dead;	/* its memory vanished; set before anyone can use a replacement */
+	_Atomic uint64_t bounce;	/* namespaces, by index, whose disks cannot reach it */
 };
 
 /* One run of addresses in one mapping. */
@@ -59,5 +61,9 @@ void *kvb_regions_find(const struct kvb_regions *t, uint64_t iova, uint64_t len,
  * in is still alive. To be asked after the last access, before the result is believed.
  */
 bool kvb_regions_alive(const struct kvb_regions *t, const struct iovec *v, uint32_t n);
+
+/* Whether a piece at @v lies in a region that the disks of the namespace @index cannot reach. */
+bool kvb_regions_bounce(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+			unsigned int index);
 
 #endif

@@ -62,6 +62,14 @@ struct kvb_store_info {
 	bool ready;
 };
 
+/* GPU memory that values are to be read into. */
+struct kvb_reach {
+	int fd;			/* the region's descriptor, of /dev/gkv */
+	void *addr;		/* where it is mapped; page aligned, writable */
+	uint64_t len;		/* bytes */
+	const char *what;	/* for texts */
+};
+
 /* Takes what a store has to say about itself, by name; see struct kvb_store_ops. */
 struct kvb_report {
 	void (*number)(const struct kvb_report *to, const char *name, uint64_t v);
@@ -136,6 +144,14 @@ struct kvb_store_ops {
 	/* Any thread; must not block. A filter leaves it NULL. */
 	void (*info)(struct kvb_store *st, struct kvb_store_info *info);
 
+	/*
+	 * Can the devices below do DMA to the GPU memory at @to->addr, a region's? Asks the
+	 * kernel, then makes sure with a transfer. -EXDEV and the reason if not; other errors
+	 * when that could not be found out. Control thread; takes some milliseconds. Optional:
+	 * a store without it moves its values by the CPU.
+	 */
+	int (*reach)(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err);
+
 	/* What else operators may want to know. Control thread; must not block. Optional. */
 	void (*report)(struct kvb_store *st, const struct kvb_report *to);
 };
@@ -193,6 +209,7 @@ struct kvb_ns {
 	bool verify;		/* check the checksum on Retrieve */
 	bool sync;		/* durability = sync: acknowledged means durable */
 	bool read_only;
+	bool allow_bounce;	/* VRAM that its disks cannot reach is served through host memory */
 	bool sharded;
 	bool volatile_store;
 	bool remote;

@@ -357,5 +357,6 @@ const struct kvb_store_ops kvb_local_ops = {
 	.flush = loc_flush,
 	.resolve = loc_resolve,
 	.cancel = loc_cancel,
+	.reach = loc_reach,
 	.info = loc_info,
 };

@@ -12,7 +12,7 @@
  * Files: dev.c (files, devices), super.c (format, superblocks), recover.c (open), ag.c
  * (free space), table.c (header table), flush.c (flush, watermark, what waits for them),
  * reclaim.c (superseded extents), mutate.c, write.c, retrieve.c, verify.c (checksum),
- * list.c, btree.c (index).
+ * reach.c (GPU memory), list.c, btree.c (index).
  */
 #ifndef KVB_LOCAL_H
 #define KVB_LOCAL_H
@@ -361,6 +361,8 @@ struct loc_op {
 	uint32_t crc_seg;		/* and where that is */
 	uint64_t crc_seg_off;
 	uint8_t phase;
+	bool verify;			/* take the checksum over what has come */
+	bool bounce;			/* nothing goes straight into client memory */
 	bool waiting_bounce;
 	uint16_t status;
 
@@ -549,7 +551,7 @@ bool loc_io_over(struct loc_io *io, int *res, bool write);
 uint64_t loc_locate(struct loc_op *lop, uint32_t voff, uint32_t *file, uint64_t *len);
 uint16_t loc_status(int err, bool write);
 
-/* ---- retrieve.c, verify.c, list.c ---- */
+/* ---- retrieve.c, verify.c ---- */
 
 void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op);
 /* Go on with a Retrieve as far as possible; may end it. */
@@ -559,6 +561,14 @@ void loc_crc_run(struct loc_op *lop);
 /* loc_rd_pump() at the next turn, or when a slice under way is over. */
 void loc_crc_kick(struct loc_op *lop);
 void loc_bounce_run(struct loc_shard *sh);
+
+/* ---- reach.c ---- */
+
+/* The store's reach(). Control thread. */
+int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err);
+
+/* ---- list.c ---- */
+
 void loc_list_op(struct kvb_store *st, struct kvb_op *op);
 
 #endif

@@ -3,6 +3,10 @@
  * Retrieve. Whole logical blocks that land where the device can put them are read straight
  * into client memory; what is left (the tail below a block, pieces that are misaligned)
  * goes through a bounce buffer. With verification the checksum is taken over what arrived.
+ *
+ * GPU memory is not read back by the CPU. There the client verifies, when its queue pair carries
+ * checksums and it gets the whole value; otherwise all of the value goes through bounce buffers
+ * and is verified in them, which is counted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +21,7 @@
 
 enum phase {
 	PH_READ,	/* into client memory; checksum over it */
-	PH_REST,	/* the rest of the value, for its checksum only */
+	PH_REST,	/* through bounce buffers: what is left, or all of it */
 	PH_ZERO,	/* take back what cannot be trusted */
 };
 
@@ -222,7 +226,7 @@ static void rd_copied(struct kvb_store *st, struct kvb_op *op)
 	if (io) {
 		/* Tails are counted apart from copies of whole values. */
 		op->copy_bytes -= io->vlen;
-		op->tail_bytes += io->vlen;
+		*(lop->bounce ? &op->bounce_bytes : &op->tail_bytes) += io->vlen;
 		bounce_put(lop->sh, io->buf);
 		io->lop = NULL;
 	}
@@ -282,15 +286,21 @@ static void rd_done(struct kvb_io *kio, int res)
 	loc_rd_pump(lop);
 }
 
+/* A checksum is over the whole value, however little of it is wanted. */
+static uint32_t rest_end(const struct loc_op *lop)
+{
+	return lop->verify ? lop->vlen : lop->want;
+}
+
 /* The rest of the value, or all of it, in order, one chunk at a time. */
 static void rest_pump(struct loc_op *lop)
 {
 	struct loc_io *io = &lop->io[0];
 	uint64_t avail, off;
-	uint32_t file, n = lop->vlen - lop->next_off;
+	uint32_t file, n = rest_end(lop) - lop->next_off;
 
 	if (lop->pend || lop->copy_busy || lop->copyq || io->lop || lop->err ||
-	    lop->next_off >= lop->vlen)
+	    lop->next_off >= rest_end(lop))
 		return;
 	memset(io, 0, sizeof(*io));
 	off = loc_locate(lop, lop->next_off, &file, &avail);
@@ -309,11 +319,11 @@ static bool rd_phase_over(const struct loc_op *lop)
 		return false;
 	switch (lop->phase) {
 	case PH_READ:
-		if (lop->op->ns->verify && lop->crc_off < lop->want)
+		if (lop->verify && lop->crc_off < lop->want)
 			return lop->err;
 		return lop->err || lop->next_off >= lop->want;
 	case PH_REST:
-		return lop->err || lop->next_off >= lop->vlen;
+		return lop->err || lop->next_off >= rest_end(lop);
 	default:
 		return true;
 	}
@@ -344,7 +354,7 @@ static void rd_pump_once(struct loc_op *lop)
 			if (!rd_one(lop, io))
 				break;
 		}
-		if (lop->op->ns->verify)
+		if (lop->verify)
 			loc_crc_run(lop);
 	} else if (lop->phase == PH_REST) {
 		rest_pump(lop);
@@ -411,7 +421,7 @@ static void rd_next_phase(struct loc_op *lop)
 	}
 	switch (lop->phase) {
 	case PH_READ:
-		if (!op->ns->verify) {
+		if (!lop->verify) {
 			rd_end(lop);
 			return;
 		}
@@ -423,11 +433,30 @@ static void rd_next_phase(struct loc_op *lop)
 		rd_check(lop);
 		return;
 	case PH_REST:
-		rd_check(lop);
+		if (lop->verify)
+			rd_check(lop);
+		else
+			rd_end(lop);
 		return;
 	default:
 		rd_end(lop);
 	}
+}
+
+/* Straight into client memory or through buffers of ours, and who verifies. */
+static void plan_way(struct loc_op *lop)
+{
+	const struct kvb_op *op = lop->op;
+
+	lop->verify = op->ns->verify;
+	lop->bounce = op->bounce;
+	if (op->vram && lop->verify && !lop->bounce) {
+		if (op->client_verifies && lop->want == lop->vlen && !has_bucket(op))
+			lop->verify = false;
+		else
+			lop->bounce = true;
+	}
+	lop->phase = lop->bounce || (lop->verify && has_bucket(op)) ? PH_REST : PH_READ;
 }
 
 void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op)
@@ -480,7 +509,7 @@ void loc_retrieve_op(struct kvb_store *st, struct kvb_op *op)
 	kvb_link_add(&sh->reads, &lop->rd_link);
 	sh->nreads++;
 	/* The device is kept busy either way; alone, its checksum would be time lost. */
-	lop->io_max = op->ns->verify && sh->nreads == 1 ? CHECKED_IO : LOC_MAX_IO;
-	lop->phase = op->ns->verify && has_bucket(op) ? PH_REST : PH_READ;
+	plan_way(lop);
+	lop->io_max = lop->verify && sh->nreads == 1 ? CHECKED_IO : LOC_MAX_IO;
 	loc_rd_pump(lop);
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Can the disks below the members do DMA to GPU memory? The module knows what the kernel believes.
+ * DMA has been seen to "succeed" with wrong data, so a block whose content is known is read into
+ * the memory's first page, with something else put there before, and put back after.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <gkv/gkvdrv.h>
+
+#include "core/bar.h"
+#include "stores/local/local.h"
+
+/* A block that is rewritten meanwhile differs without anybody's fault. */
+#define TRIES 3
+
+/* The name below /dev of a block device, as the kernel tells it. */
+static bool node_name(dev_t dev, char *name, size_t len)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/uevent", major(dev), minor(dev));
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "DEVNAME=", 8))
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		found = snprintf(name, len, "/dev/%s", line + 8) < (int)len;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* The block device that a file lies on, or a negative errno with text. */
+static int open_disk(const struct loc_file *f, char *name, size_t len, struct kvb_err *err)
+{
+	struct stat file, node;
+	int fd;
+
+	if (fstat(f->fd, &file))
+		return kvb_fail(err, errno, "%s: %s", f->path, strerror(errno));
+	if (!major(file.st_dev) || !node_name(file.st_dev, name, len))
+		return kvb_fail(err, EXDEV, "%s: its file system lies on no single block device", f->path);
+	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return kvb_fail(err, EXDEV, "%s, below %s: %s", name, f->path, strerror(errno));
+	if (fstat(fd, &node) || !S_ISBLK(node.st_mode) || node.st_rdev != file.st_dev) {
+		close(fd);
+		return kvb_fail(err, EXDEV, "%s is not the block device %u:%u below %s", name,
+				major(file.st_dev), minor(file.st_dev), f->path);
+	}
+	return fd;
+}
+
+static int ask(const struct loc_file *f, const struct kvb_reach *to, struct kvb_err *err)
+{
+	char text[GKVDRV_TEXT] = "", name[128];
+	struct gkvdrv_reach a = {
+		.head = { .size = sizeof(a), .text_len = sizeof(text),
+			  .text = (uintptr_t)text },
+		.blkdev = f->fd,
+	};
+	int rc = 0;
+
+	if (!f->blkdev)
+		a.blkdev = open_disk(f, name, sizeof(name), err);
+	if (a.blkdev < 0)
+		return a.blkdev;
+	if (ioctl(to->fd, GKVDRV_REACH, &a))
+		rc = kvb_fail(err, errno, "%s: %s", to->what, text[0] ? text : strerror(errno));
+	if (!f->blkdev)
+		close(a.blkdev);
+	return rc;
+}
+
+/* Read the block at 0 to the memory. 0, -EAGAIN when it is not what was expected, or refused. */
+static int transfer(const struct loc_file *f, const struct kvb_reach *to, const char *want,
+		    char *got, struct kvb_err *err)
+{
+	ssize_t n;
+
+	/* Each bit must change. */
+	for (size_t i = 0; i < LOC_BLK; i++)
+		got[i] = ~want[i];
+	kvb_bar_write(to->addr, got, LOC_BLK);
+	kvb_bar_acquire();
+	do
+		n = pread(f->fd, to->addr, LOC_BLK, 0);
+	while (n < 0 && errno == EINTR);
+	if (n != LOC_BLK)
+		return kvb_fail(err, EXDEV, "%s: a read of %s into it by DMA failed: %s", to->what,
+				f->path, n < 0 ? strerror(errno) : "short");
+	kvb_bar_read(got, to->addr, LOC_BLK);
+	return memcmp(got, want, LOC_BLK) ? -EAGAIN : 0;
+}
+
+static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kvb_err *err)
+{
+	char *want, *got, *saved;
+	int rc = -EAGAIN;
+	void *mem;
+
+	if (posix_memalign(&mem, LOC_BLK, 3 * LOC_BLK))
+		return kvb_fail(err, ENOMEM, "out of memory");
+	want = mem;
+	got = want + LOC_BLK;
+	saved = got + LOC_BLK;
+	kvb_bar_read(saved, to->addr, LOC_BLK);
+	for (int i = 0; i < TRIES && rc == -EAGAIN; i++) {
+		rc = loc_pread(f, want, LOC_BLK, 0);
+		if (rc)
+			kvb_fail(err, -rc, "%s: %s", f->path, strerror(-rc));
+		else
+			rc = transfer(f, to, want, got, err);
+	}
+	kvb_bar_write(to->addr, saved, LOC_BLK);
+	free(mem);
+	if (rc == -EAGAIN)
+		rc = kvb_fail(err, EXDEV, "%s: data read by DMA is not what the disk holds (%s)",
+			      to->what, f->path);
+	return rc;
+}
+
+int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err)
+{
+	struct loc_store *ls = st->priv;
+	int rc = 0;
+
+	for (unsigned int i = 0; i < ls->nfiles && !rc; i++) {
+		const struct loc_file *f = &ls->file[i];
+
+		/* Through the page cache: the CPU copies. */
+		if (!f->direct)
+			continue;
+		rc = ask(f, to, err);
+		if (!rc)
+			rc = probe(f, to, err);
+	}
+	return rc;
+}
