@@ -28,17 +28,20 @@ static const char *kernel_release(void)
 /* May modules be loaded and unloaded at all? */
 static int explain_eperm(const struct ctl *c, const char *verb)
 {
-	char text[128];
+	char text[128], *level;
 
 	if (!drv_capable(CAP_SYS_MODULE))
 		return ctl_fail(c, "%s the module takes root (CAP_SYS_MODULE)", verb);
 	if (!drv_read("/proc/sys/kernel/modules_disabled", text, sizeof(text)) && text[0] == '1')
 		return ctl_fail(c, "kernel.modules_disabled is set: no module is loaded or unloaded "
 				   "until the next boot");
+	/* "none [integrity] confidentiality" */
 	if (!drv_read("/sys/kernel/security/lockdown", text, sizeof(text)) &&
-	    !strstr(text, "[none]"))
+	    (level = strchr(text, '[')) && strncmp(level, "[none]", 6)) {
+		level[strcspn(level, "]")] = '\0';
 		return ctl_fail(c, "the kernel is locked down (%s), as with Secure Boot, and takes "
-				   "signed modules only: sign it, " HOWTO, text);
+				   "signed modules only: sign it, " HOWTO, level + 1);
+	}
 	return ctl_fail(c, "%s the module is not permitted here, though you have CAP_SYS_MODULE: is "
 			   "this a container, or does a security module refuse? See dmesg", verb);
 }
@@ -74,6 +77,8 @@ static int explain_load(const struct ctl *c, const struct drv_module *m, int err
 				   "them): build it anew, " HOWTO, m->path);
 	case EINVAL:
 	case ERANGE:
+		if (!drv_module_info(m, "vermagic")[0])
+			return ctl_fail(c, "%s is no module", m->path);
 		return ctl_fail(c, "the kernel refused it: a parameter's value is wrong, or the "
 				   "module is; dmesg says which");
 	case EEXIST:
@@ -235,14 +240,15 @@ static int explain_busy(const struct ctl *c, const struct drv_module *m)
 	users = drv_users(&hidden);
 	if (json_object_array_length(users)) {
 		users_text(users, text, sizeof(text));
-		ctl_fail(c, "it is in use (%d references): stop, or have closed their memory of "
-			    GKVDRV_PATH ", %s", refs, text);
+		ctl_fail(c, "it is in use (%d reference%s): stop, or have closed their memory of "
+			    GKVDRV_PATH ", %s", refs, refs == 1 ? "" : "s", text);
 	} else if (hidden) {
-		ctl_fail(c, "it is in use (%d references), by none of the processes that may be seen; "
-			    "%u may not", refs, hidden);
+		ctl_fail(c, "it is in use (%d reference%s), by none of the processes that may be seen; "
+			    "%u may not", refs, refs == 1 ? "" : "s", hidden);
 	} else {
-		ctl_fail(c, "it is in use (%d references), by no process: a descriptor waits in a "
-			    "socket or ring, or another module uses it (lsmod)", refs);
+		ctl_fail(c, "it is in use (%d reference%s), by no process: a descriptor waits in a "
+			    "socket or ring, or another module uses it (lsmod)", refs,
+			 refs == 1 ? "" : "s");
 	}
 	json_object_put(users);
 	return EX_FAILED;

@@ -62,7 +62,7 @@ static const char *part_name(enum drv_fd_kind kind, uint32_t part)
 
 static struct json_object *part_json(int fd, enum drv_fd_kind kind, uint32_t part)
 {
-	static const char *const places[] = { "?", "host RAM", "VRAM", "revoked" };
+	static const char *const places[] = { "?", "host", "vram", "gone" };
 	struct gkvdrv_report r = { .head.size = sizeof(r), .part = part };
 	struct json_object *o = json_object_new_object();
 	char text[GKVDRV_TEXT], bdf[DRV_BDF];

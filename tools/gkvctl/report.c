@@ -214,6 +214,7 @@ static void session_text(struct json_object *s)
 		{ "len", "LENGTH", VIEW_BYTES },
 		{ "flags", "FLAGS", VIEW_HEX },
 		{ "dead", "DEAD", VIEW_PLAIN },
+		{ "placement", "PLACEMENT", VIEW_PLAIN },
 	};
 	static const struct view_col qp_cols[] = {
 		{ "qid", "QUEUE", VIEW_PLAIN },	      { "depth", "DEPTH", VIEW_PLAIN },
