@@ -20,7 +20,11 @@
 #define KVB_VALUE_MAX 0x7fffffffu /* bytes: bit 31 of a Retrieve's DW0 may carry a flag */
 
 /* Where a value comes from, in rising order of precedence. */
-enum kvb_origin { KVB_ORIGIN_DEFAULT, KVB_ORIGIN_FILE, KVB_ORIGIN_LIVE, KVB_ORIGIN_CMDLINE };
+enum kvb_origin {
+	KVB_ORIGIN_DEFAULT, KVB_ORIGIN_FILE,
+	KVB_ORIGIN_LIVE, KVB_ORIGIN_SYSFS,	/* these are equals: the later wins */
+	KVB_ORIGIN_CMDLINE,
+};
 
 struct kvb_conf_key {
 	char *name;

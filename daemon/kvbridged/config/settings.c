@@ -15,7 +15,8 @@ struct kvb_live kvb_live;
 static struct kvb_config *conf;
 static enum kvb_origin origins[32];	/* by index in kvb_daemon_keys */
 
-static const char *const origin_names[] = { "default", "file", "live", "command line" };
+static const char *const origin_names[] = { "default", "file", "live", "sysfs",
+						   "command line" };
 
 static uint64_t value_of(const struct kvb_key *k)
 {
@@ -60,7 +61,7 @@ static bool is_ns_setting(const char *name)
 	return false;
 }
 
-int kvb_settings_set(const char *name, const char *text, struct kvb_err *err)
+static int set(const char *name, const char *text, enum kvb_origin origin, struct kvb_err *err)
 {
 	const struct kvb_key *k;
 	struct kvb_err why;
@@ -76,6 +77,8 @@ int kvb_settings_set(const char *name, const char *text, struct kvb_err *err)
 	if (i == kvb_daemon_nkeys || !k->live)
 		return kvb_fail(err, EPERM, "%.64s takes effect at start only: set it in the "
 				"configuration file", name);
+	if (origins[i] == KVB_ORIGIN_CMDLINE && origin == KVB_ORIGIN_SYSFS)
+		return 0;
 	if (origins[i] == KVB_ORIGIN_CMDLINE)
 		return kvb_fail(err, EBUSY,
 				"%s is set on the command line, which has precedence", name);
@@ -83,9 +86,19 @@ int kvb_settings_set(const char *name, const char *text, struct kvb_err *err)
 	if (ret)
 		return kvb_fail(err, -ret, "%s = %.32s: %s", name, text, why.text);
 	*(uint64_t *)((char *)conf + k->offset) = v;
-	origins[i] = KVB_ORIGIN_LIVE;
+	origins[i] = origin;
 	publish();
 	return 0;
+}
+
+int kvb_settings_set(const char *name, const char *text, struct kvb_err *err)
+{
+	return set(name, text, KVB_ORIGIN_LIVE, err);
+}
+
+int kvb_settings_follow(const char *name, const char *text, struct kvb_err *err)
+{
+	return set(name, text, KVB_ORIGIN_SYSFS, err);
 }
 
 static struct json_object *cpu_list(void)

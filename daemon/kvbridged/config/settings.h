@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings in force: value, where it comes from, limits. Precedence: command line, live,
- * file, default.
+ * Settings in force: value, where it comes from, limits. Precedence: command line, live
+ * (by message or in sysfs, whichever came later), file, default.
  */
 #ifndef KVB_SETTINGS_H
 #define KVB_SETTINGS_H
@@ -31,6 +31,9 @@ void kvb_settings_init(struct kvb_config *cfg);
  * -EINVAL, -ERANGE: @err names the limits. Control thread.
  */
 int kvb_settings_set(const char *name, const char *text, struct kvb_err *err);
+
+/* The same, for what the kernel module's sysfs says. The command line has precedence: 0. */
+int kvb_settings_follow(const char *name, const char *text, struct kvb_err *err);
 
 /*
  * All settings, the namespaces' as NAME.KEY: an array of objects name, value, origin, live,

@@ -20,6 +20,7 @@
 
 #include "config/namespace.h"
 #include "control/closer.h"
+#include "control/follow.h"
 #include "control/health.h"
 #include "control/hits.h"
 #include "control/session.h"
@@ -183,11 +184,14 @@ int kvb_server_listen(struct kvb_server *srv, struct kvb_err *err)
 	    kvb_server_watch(srv, srv->signal_fd, &srv->signal_fd) ||
 	    kvb_server_watch(srv, srv->wake_fd, &srv->wake_fd))
 		return kvb_fail(err, errno, "epoll: %s", strerror(errno));
+	kvb_follow_start(srv);
 	return 0;
 }
 
 void kvb_server_close(struct kvb_server *srv)
 {
+	if (srv->epoll_fd >= 0)
+		kvb_follow_stop(srv);
 	if (srv->listen_fd >= 0) {
 		unlink(srv->cfg->socket);
 		close(srv->listen_fd);
