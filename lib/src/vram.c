@@ -154,6 +154,11 @@ int gkv_mem_import(struct gkv *g, int dmabuf, uint64_t offset, size_t len, uint3
 
 /* ---- Where it is ---- */
 
+_Static_assert(GKV_PLACE_HOST == GKVDRV_HOST && GKV_PLACE_VRAM == GKVDRV_VRAM &&
+	       GKV_PLACE_GONE == GKVDRV_GONE, "places are the module's");
+_Static_assert(GKV_PART_SQ == GKVDRV_SQ && GKV_PART_CQ == GKVDRV_CQ && GKV_PART_DB == GKVDRV_DB,
+	       "parts are the module's");
+
 static int place_put(struct gkv_place *place, const struct gkvdrv_report *r)
 {
 	struct gkv_place p = { 0 };

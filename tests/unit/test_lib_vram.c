@@ -561,6 +561,32 @@ static void test_lost(void **state)
 	assert_int_equal(c[0].user_data, 3);
 }
 
+/* A successor that wants another stride: doorbells in VRAM cannot follow, others can. */
+static void test_stride(void **state)
+{
+	struct gkv_qp *qp[2];
+	struct gkv_comp c;
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		qp[i] = queue_of((struct gkv_qp_opts){ .depth = 8, .mode = i ? 3 : 7 });
+	fake_stop(&fake);
+	fake.hello.dstrd = fake.hello.dstrd ? 0 : 1;
+	fake_start(&fake);
+	for (int i = 0; !gkv_reconnects(g) && i < 5000; i++)
+		usleep(1000);
+	for (int i = 0; i < 5000 && !gkv_qp_room(qp[1]); i++) {
+		assert_int_equal(gkv_poll(qp[0], &c, 1), 0);
+		assert_int_equal(gkv_poll(qp[1], &c, 1), 0);
+		usleep(1000);
+	}
+	fake_post(&fake, 2, submit(qp[1], exist(1)), 0, 0, 0);
+	assert_int_equal(gkv_wait(qp[1], &c, 1, 5000 * MS), 1);
+	assert_int_equal(c.user_data, 1);
+	assert_says(gkv_submit(qp[0], (struct gkv_cmd[]){ exist(2) }, 1), -ENOTCONN, "lost");
+	assert_int_equal(gkv_qp_destroy(qp[0]), 0);
+}
+
 /*
  * Memory goes, and the daemon says so: what follows touches it no more, which would be
  * SIGBUS here.
@@ -636,7 +662,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_alloc), T(test_alloc_refused), T(test_import), T(test_import_refused),
 		T(test_register_region), T(test_device), T(test_no_feature), T(test_modes),
-		T(test_wakeup), T(test_options), T(test_data_mode), T(test_restart), T(test_lost),
+		T(test_wakeup), T(test_options), T(test_data_mode), T(test_restart), T(test_lost), T(test_stride),
 		T(test_revoked), T(test_revoked_away),
 	};
 
