@@ -189,6 +189,7 @@ def add_python(archive, root):
 
 def add_user(archive, top, build):
     """User space that user.sh built, in /host with its linker and libraries; the tests' helpers."""
+    archive.directory("var/lib/gkv")
     for name in ("kvbridged", "gkvctl", "gkv-bench"):
         path = os.path.join(build, name)
         if not os.path.isfile(path):
@@ -199,8 +200,8 @@ def add_user(archive, top, build):
             archive.copy(library, "host/lib/" + ("ld.so" if name.startswith("ld-linux") else name),
                          alone=True)
     archive.copy(os.path.join(build, "guest/libgkv.so.0"), "host/libgkv.so.0", alone=True)
-    for name in ("gkvlib.py", "gkvtest.py"):
-        archive.copy(os.path.join(top, "tests/lib", name), f"host/python/{name}")
+    for name in ("tests/lib/gkvlib.py", "tests/lib/gkvtest.py", "selftests/lib/guest.py"):
+        archive.copy(os.path.join(top, name), f"host/python/{os.path.basename(name)}")
 
 
 def add_modules_dir(archive, root, version, modules):
