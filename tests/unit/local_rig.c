@@ -520,6 +520,7 @@ void kvb_op_complete(struct kvb_op *op, uint16_t status)
 	ro->direct = op->direct_bytes;
 	ro->tail = op->tail_bytes;
 	ro->copied = op->copy_bytes;
+	ro->bounced = op->bounce_bytes;
 	if (op->data) {
 		/* Whoever still reads it is found out. */
 		memset(op->data, 0xee, kvb_buf_size(op->data));
@@ -640,6 +641,9 @@ static struct kvb_op *op_new(struct rig_op *ro, uint8_t opcode, const void *key,
 	op->r = kvb_reactor_of(op->hash);
 	op->id = (struct kvb_opid){ .uid = 0x1234, .seq = ++next_id };
 	op->start_ns = clock_ns;
+	op->vram = rig.vram;
+	op->client_verifies = rig.client_verifies;
+	op->bounce = rig.bounce;
 	memcpy(op->priv + kvb_local_ops.op_size, &ro, sizeof(ro));
 	ro->done = false;
 	free(ro->data);

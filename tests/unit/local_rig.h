@@ -23,7 +23,7 @@ struct rig_op {
 	bool has_crc;
 	uint32_t crc;
 	uint8_t outcome;
-	uint64_t direct, tail, copied;
+	uint64_t direct, tail, copied, bounced;
 	void (*fn)(struct rig_op *ro, void *arg);
 	void *arg;
 	/* Retrieve: where to; NULL base: bit bucket. */
@@ -60,6 +60,7 @@ struct rig {
 	bool sync, verify;
 	bool fifo;		/* requests end in order */
 	bool defer_copies;
+	bool vram, client_verifies, bounce;	/* of operations from now on */
 	uint64_t buf_budget;	/* bytes, 0: plenty */
 	/*
 	 * One Store in so many, of those above a page, reaches the store before its value does,
