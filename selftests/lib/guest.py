@@ -80,27 +80,19 @@ def need_vram():
     bind()
 
 
-def host(format_, *args, verdict=True):
-    """Has the host do or check something (selftests/vm/README.md); False when it does not hold."""
+def ask(format_, *args):
+    """Has the host do or check something (selftests/vm/README.md); fails when it does not hold."""
     fd = os.open(os.environ["GKV_HOST_PORT"], os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         request = " ".join([format_, *map(str, args)])
-        os.write(fd, f"\nHOST{':' if verdict else '?'} {request}\n".encode())
+        os.write(fd, f"\nHOST? {request}\n".encode())
         answer = b""
         while not answer.endswith(b"\n"):
             answer += os.read(fd, 1)
     finally:
         os.close(fd)
-    if answer == b"yes\n":
-        return True
-    print(f"# host: {request}: {answer.decode().strip()}", flush=True)
-    return False
-
-
-def ask(format_, *args):
-    """The same, and the test fails when it does not hold."""
-    gkvtest.check(host(format_, *args), f"the host: {format_} {args}")
+    gkvtest.equal(answer.decode().strip(), "yes", f"the host on {request!r}")
 
 
 def runs(fd, part=0):
