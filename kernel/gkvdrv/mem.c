@@ -163,9 +163,10 @@ int gkv_mem_claim(struct gkv_mem *mem, struct gkv_why *why)
 
 		if (at < r->first + r->npages) {
 			clear_used(mem, i);
+			/* Where that is in the BAR is not for everyone. */
 			return gkv_refuse(why, -EBUSY, GKVDRV_WHY_OVERLAP,
-					  "page %#lx of provider %u is in another region, or twice in this one",
-					  at, p->id);
+					  "page %lu of the %lu asked for is in another region, or twice in this one",
+					  r->start + at - r->first, mem->npages);
 		}
 		bitmap_set(p->used, r->first, r->npages);
 		cond_resched();
