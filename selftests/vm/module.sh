@@ -165,11 +165,33 @@ libgkv()
 		ar rcs ../libgkv.a *.o'
 }
 
+# helpers DIR: an archive of DIR/lib in $out, once; prints its name, or nothing if there is none.
+helpers()
+{
+	local dir=$1 archive=helpers-${1//\//-}.a
+
+	[ -n "$(find "$top/$dir/lib" -name '*.c' 2>/dev/null)" ] || return 0
+	if newer_than "$out/$archive" "$top/uapi" "$top/$dir" "$here"; then
+		rm -rf "$out/obj" "${out:?}/$archive"
+		mkdir -p "$out/obj"
+		# shellcheck disable=SC2016
+		VM_OUT=$out vm_in_root "$top" sh -ec 'archive=$1 lib=$2; shift 2
+			for file in "$lib"/*.c; do
+				"$@" -c -o "/media/obj/$(basename "$file" .c).o" "$file"
+			done
+			ar rcs "/media/$archive" /media/obj/*.o' sh \
+			"$archive" "$dir/lib" "${compile[@]}" -I"$dir" || return 1
+	fi
+	echo "$archive"
+}
+
 # programs: each C file is one program; a lib directory beside it is linked into each.
 programs()
 {
-	local file name helpers dir bad="" user="" library
-	local -a inputs
+	local file name dir archive="" last="" bad="" user="" library
+	local -a inputs compile=(gcc-14 -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror
+		-Wno-unused-parameter -pthread -Iuapi -Ilib/include -Iselftests/vm
+		-I/rig/src/tools/testing/selftests)
 
 	if grep -q -s -E '^#include ["<]gkv\.h[">]' "$@"; then
 		mkdir -p "$vm_user/guest"
@@ -180,8 +202,11 @@ programs()
 		name=$(basename "$file" .c)
 		dir=$(realpath --relative-to="$top" "$(dirname "$(realpath "$file")")")
 		file=$dir/$(basename "$file")
+		if [ "$dir" != "$last" ]; then
+			archive=$(helpers "$dir") || vm_die "$dir/lib does not compile"
+			last=$dir
+		fi
 		inputs=("$top/uapi" "$top/$dir" "$here")
-		mapfile -t helpers < <(cd "$top" && find "$dir/lib" -name '*.c' 2>/dev/null | sort)
 		library=""
 		if grep -q -E '^#include ["<]gkv\.h[">]' "$top/$file"; then
 			inputs+=("$top/lib")
@@ -189,10 +214,8 @@ programs()
 			cp -u "$user/$library" "$out"
 		fi
 		newer_than "$out/$name" "${inputs[@]}" || continue
-		VM_OUT=$out vm_in_root "$top" gcc-14 -static -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra \
-			-Werror -Wno-unused-parameter -pthread -Iuapi -Ilib/include -I"$dir" \
-			-Iselftests/vm -I/rig/src/tools/testing/selftests \
-			-o "/media/$name" "$file" "${helpers[@]}" ${library:+"/media/$library"} || bad+=" $file"
+		VM_OUT=$out vm_in_root "$top" "${compile[@]}" -static -I"$dir" -o "/media/$name" "$file" \
+			${archive:+"/media/$archive"} ${library:+"/media/$library"} || bad+=" $file"
 	done
 	[ -z "$bad" ] || vm_die "these do not compile:$bad"
 }
