@@ -50,6 +50,7 @@ program crash <<<'echo "ok 1 - one"; kill -SEGV $$'
 program hang <<<'echo "ok 1 - one"; sleep 60'
 program short <<<'echo 1..3; echo "ok 1 - one"'
 program nothing <<<'exit 0'
+program notes <<<'echo "# note: 7 of 9"; echo "ok 1 - one"; echo 1..1'
 program skip_all <<<'echo "1..0 # SKIP needs another kernel"'
 printf 'echo "ok 1 - one"\n(sleep 60) &\necho $! >%s/orphan\necho 1..1\n' "$work" | program orphan
 
@@ -64,6 +65,14 @@ totals hang 1 1 0 "running into the time limit is a failure"
 totals short 1 1 0 "fewer tests than planned are a failure"
 totals nothing 0 1 0 "a program without tests is a failure"
 totals skip_all 0 0 1 "a program may skip as a whole"
+totals notes 1 0 0 "a note is no result"
+count=$((count + 1))
+if python3 scripts/run-tests.py summary --results "$work/results" | grep -q -x '  self/notes: 7 of 9'; then
+	echo "ok $count - a note is shown at the end"
+else
+	echo "not ok $count - a note is shown at the end"
+	failed=1
+fi
 totals orphan 1 0 0 "a program may leave a process behind"
 
 count=$((count + 1))
