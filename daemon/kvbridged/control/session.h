@@ -163,6 +163,11 @@ void kvb_session_qp_add(struct kvb_session *s, const struct gkv_msg_qp_add *m, c
 void kvb_session_qp_del(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_qp_reset(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_drop_qps(struct kvb_session *s);
+
+/* ---- bells.c ---- */
+
+/* The descriptor that wakes @r, made if there is none yet; -1 and errno. */
+int kvb_session_bell(struct kvb_session *s, struct kvb_reactor *r);
 void kvb_session_drop_bells(struct kvb_session *s);
 
 /* ---- query.c ---- */
