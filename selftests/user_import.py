@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What a GPU needs: memory that its own driver exports holds queues, doorbells and values, at the
+pointers that the GPU has; and when the driver takes it back, the client is told."""
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import time
+from ctypes import byref, c_void_p, sizeof
+
+import gkvtest
+import guest
+from gkvlib import (Comp, LIB, MODE_CQ, MODE_DATA, MODE_DB, MODE_SQ, PLACE_GONE, PLACE_VRAM, QpOpts,
+                    QpPart, RETRIEVE, STOPPED_MEMORY, STORE, Session, ok, place)
+
+ADD, DEL = 0xb902, 0xb903
+MAKE, REVOKE = 0xc028ba00, 0xba02
+PLAIN, REVERSED, SYSTEM = 0, 1, 3
+BDF = os.environ.get("GKV_VRAM2_BDF")
+SPAN = 16 << 20
+LENGTH = 4 << 20
+DEVICE_POINTER = 0x7f4200000000
+# Where in the buffer the parts lie: several in one page too.
+SQ, CQ, DB, DATA = 0x10000, 0x21000, 0x30028, 0x100000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def address(bdf):
+    domain, bus, rest = bdf.split(":")
+    device, function = rest.split(".")
+    return int(domain, 16), int(bus, 16) << 8 | int(device, 16) << 3 | int(function, 16)
+
+
+class Exporter:
+    """The driver of the second device, whose memory is a foreign provider."""
+
+    def __init__(self):
+        fd = os.open("/modules/exporter.ko", os.O_RDONLY)
+        code = LIBC.syscall(313, fd, b"", 0)  # finit_module
+        os.close(fd)
+        gkvtest.check(code == 0 or ctypes.get_errno() == 17, f"load: errno {ctypes.get_errno()}")
+        guest.bind(BDF, "gkv-exporter")
+        self.fd = os.open("/dev/gkv-exporter", os.O_RDWR | os.O_CLOEXEC)
+        self.gkv = os.open("/dev/gkv", os.O_RDWR | os.O_CLOEXEC)
+        data = bytearray(struct.pack("=4IQ 6I4Q", 80, 0, 0, 0, 0, 0, 0, *address(BDF), 2, 0, 0, SPAN,
+                                     0, 0))
+        fcntl.ioctl(self.gkv, ADD, data)
+        self.provider = struct.unpack_from("=I", data, 24)[0]
+
+    def make(self, layout, offset=0, length=LENGTH):
+        data = bytearray(struct.pack("=QQ4IiI", offset, length, layout, 65536, 0,
+                                     os.O_RDWR | os.O_CLOEXEC, -1, 0))
+        fcntl.ioctl(self.fd, MAKE, data)
+        return struct.unpack_from("=i", data, 32)[0]
+
+    def revoke(self, dmabuf):
+        fcntl.ioctl(self.fd, REVOKE, dmabuf)
+
+    def close(self):
+        fcntl.ioctl(self.gkv, DEL, bytearray(struct.pack("=4IQ 6I4Q", 80, 0, 0, 0, 0, self.provider,
+                                                         *[0] * 9)))
+        os.close(self.gkv)
+        os.close(self.fd)
+        guest.unbind(BDF)
+        # What was closed a moment ago may not be gone yet.
+        gkvtest.wait_for(lambda: LIBC.syscall(176, b"exporter", os.O_NONBLOCK) == 0, 10,
+                         "the exporter is unloaded")  # delete_module
+
+
+@contextlib.contextmanager
+def exporter():
+    guest.need_vram()
+    if not BDF:
+        raise gkvtest.Skip("this machine has one VRAM device")
+    one = Exporter()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def import_all(session, dmabuf, iova=DEVICE_POINTER):
+    memory = c_void_p()
+    ok(LIB.gkv_mem_import(session.handle, dmabuf, 0, 0, 0, iova, byref(memory)))
+    return memory
+
+
+def queue_in(session, memory, mode):
+    """A queue pair with those parts that @mode has in VRAM placed in @memory."""
+    opts = QpOpts(size=sizeof(QpOpts), depth=64, mode=mode)
+    for bit, name, offset in ((MODE_SQ, "sq", SQ), (MODE_CQ, "cq", CQ), (MODE_DB, "db", DB)):
+        if mode & bit:
+            setattr(opts, name, QpPart(memory, offset))
+    qp = c_void_p()
+    ok(LIB.gkv_qp_create(session.handle, byref(opts), byref(qp)))
+    return qp
+
+
+def run(session, qp, *args):
+    done = Comp()
+    ok(LIB.gkv_exec(qp, byref(session.cmd(*args)), byref(done)))
+    return done
+
+
+def values(session, memory, qp, times=80):
+    """Values come back from the disk, more of them than the rings have entries."""
+    session.addr = LIB.gkv_mem_addr(memory) + DATA
+    for i in range(times):
+        size = (65536, 4096, 1000)[i % 3]
+        value, key = bytes([i + 1]) * size, b"import%d" % i
+        ctypes.memmove(session.addr, value, size)
+        gkvtest.equal(run(session, qp, STORE, key, size).status, 0, f"Store {i}")
+        ctypes.memset(session.addr, 0xA5, 65536 + 64)
+        done = run(session, qp, RETRIEVE, key, 65536)
+        gkvtest.equal((done.status, done.result), (0, size), f"Retrieve {i}")
+        gkvtest.equal(ctypes.string_at(session.addr, size + 64), value + b"\xA5" * 64, f"value {i}")
+
+
+@gkvtest.test
+def memory_of_another_driver_holds_queues_and_values():
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
+        for layout in (PLAIN, REVERSED):
+            dmabuf = driver.make(layout)
+            with Session(daemon, namespace="raw") as s:
+                memory = import_all(s, dmabuf)
+                os.close(dmabuf)
+                where = place(LIB.gkv_mem_place, memory)
+                gkvtest.equal((where.where, where.provider, where.domain, where.bdf),
+                              (PLACE_VRAM, driver.provider, *address(BDF)), "place")
+                gkvtest.equal(LIB.gkv_mem_iova(memory), DEVICE_POINTER, "IOVA")
+                for mode in range(MODE_DATA, 2 * MODE_DATA):
+                    qp = queue_in(s, memory, mode)
+                    for part in range(3):
+                        if mode >> part & 1:
+                            where = place(LIB.gkv_qp_place, qp, part)
+                            gkvtest.equal((where.where, where.provider),
+                                          (PLACE_VRAM, driver.provider), f"part {part}")
+                    values(s, memory, qp, 80 if mode == 0xf else 3)
+                    ok(LIB.gkv_qp_destroy(qp))
+        daemon.check_alive()
+
+
+@gkvtest.test
+def queues_outlive_the_handle_and_the_daemon():
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
+        with Session(daemon, namespace="raw") as s:
+            first, second = driver.make(PLAIN), driver.make(PLAIN, LENGTH)
+            memory, data = import_all(s, first), import_all(s, second, 0)
+            qp = queue_in(s, memory, 0xf)
+            ok(LIB.gkv_mem_free(memory))
+            values(s, data, qp, 3)
+            daemon.kill9()
+            daemon.start()
+            values(s, data, qp, 70)
+            gkvtest.equal(LIB.gkv_reconnects(s.handle), 1, "hand-overs")
+            os.close(first)
+            os.close(second)
+        daemon.check_alive()
+
+
+@gkvtest.test
+def a_buffer_in_system_memory_is_refused_with_the_reason():
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon, Session(daemon) as s:
+        dmabuf, memory = driver.make(SYSTEM, length=65536), c_void_p()
+        for provider in (0, driver.provider):
+            code = LIB.gkv_mem_import(s.handle, dmabuf, 0, 0, provider, 0, byref(memory))
+            gkvtest.equal(code, -121, "EREMOTEIO")
+            gkvtest.check(b"system memory" in LIB.gkv_error(), LIB.gkv_error())
+        os.close(dmabuf)
+        gkvtest.equal(s.store(b"k", b"value"), 0)
+
+
+@gkvtest.test
+def a_driver_takes_its_memory_back():
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
+        with Session(daemon, namespace="raw") as s, Session(daemon, namespace="raw") as other:
+            dmabuf = driver.make(PLAIN)
+            memory = import_all(s, dmabuf)
+            inside, outside = queue_in(s, memory, 0xf), queue_in(s, memory, MODE_DATA)
+            values(s, memory, inside, 3)
+            driver.revoke(dmabuf)
+            os.close(dmabuf)
+            poll = select.poll()
+            poll.register(LIB.gkv_mem_fd(memory), 0)
+            gkvtest.check(poll.poll(5000), "the memory's descriptor says so")
+            gkvtest.equal(place(LIB.gkv_mem_place, memory).where, PLACE_GONE, "place")
+            end = time.monotonic() + 10
+            while not LIB.gkv_qp_stopped(inside) and time.monotonic() < end:
+                time.sleep(0.01)
+            gkvtest.equal(LIB.gkv_qp_stopped(inside), STOPPED_MEMORY, "the queue in it")
+            gkvtest.equal(LIB.gkv_qp_stopped(outside), 0, "the queue beside it")
+            # Nothing of this touches what is gone, which would be SIGBUS.
+            command, done = s.cmd(STORE, b"k", 4096), Comp()
+            gkvtest.equal(LIB.gkv_submit(inside, byref(command), 1), -19, "ENODEV")
+            gkvtest.equal(LIB.gkv_wait(inside, byref(done), 1, 10**9), 0, "nothing to wait for")
+            gkvtest.equal(LIB.gkv_qp_reset(inside), -19, "ENODEV")
+            ok(LIB.gkv_qp_destroy(inside))
+            gkvtest.check(run(s, outside, STORE, b"k", 4096).status, "a Store from it fails")
+            fresh = driver.make(PLAIN, LENGTH)
+            again = import_all(s, fresh, DEVICE_POINTER + LENGTH)
+            os.close(fresh)
+            values(s, again, outside, 3)
+            ok(LIB.gkv_mem_free(memory))
+            gkvtest.equal(other.store(b"k", b"value"), 0)
+        daemon.check_alive()
+
+
+gkvtest.main()
