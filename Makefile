@@ -76,7 +76,7 @@ PKG_radospp	:= libradospp-dev
 
 # Goals that build nothing in this make process: they install dependencies first, or need none.
 FRONT_GOALS	:= help clean deps demo bench check check-long check-unit check-integration \
-		   check-ceph check-san check-fuzz check-vm check-debug
+		   check-ceph check-san check-fuzz check-vm check-debug install-dkms
 BUILD_GOALS	:= $(filter-out $(FRONT_GOALS),$(or $(MAKECMDGOALS),all))
 TEST_GOALS	:= $(filter tests fuzzers run-% $(BUILD)/tests/%,$(BUILD_GOALS))
 
@@ -394,7 +394,7 @@ INSTALL	?= install
 MANPAGES := $(wildcard docs/man/*.[1-8])
 D	:= $(DESTDIR)
 
-install: all
+install: all install-dkms
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/gkv
 	$(if $(strip $(BINS_BUILT)),$(INSTALL) -m 755 $(BINS_BUILT) $(D)$(BINDIR))
 	$(if $(SBINS_BUILT),$(INSTALL) -m 755 $(SBINS_BUILT) $(D)$(SBINDIR))
@@ -420,6 +420,9 @@ endif
 	$(INSTALL) -D -m 644 packaging/60-gkv.rules $(D)$(UDEVDIR)/60-gkv.rules
 	$(INSTALL) -D -m 644 packaging/gkv-sysusers.conf $(D)$(SYSUSERSDIR)/gkv.conf
 	$(INSTALL) -D -m 644 packaging/gkvdrv-modprobe.conf $(D)$(EXAMPLEDIR)/gkvdrv-modprobe.conf
+
+# The sources of the kernel module, for DKMS. Builds nothing.
+install-dkms:
 	$(INSTALL) -d $(D)$(DKMSDIR)/kernel/gkvdrv $(D)$(DKMSDIR)/uapi/gkv
 	$(INSTALL) -m 644 Kbuild $(D)$(DKMSDIR)
 	sed 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(VERSION)"/' dkms.conf >$(D)$(DKMSDIR)/dkms.conf
@@ -435,6 +438,7 @@ gkv $(VERSION)
 
   make                    build everything into $(BUILD)/, install nothing
   make install            install under DESTDIR and PREFIX (now $(PREFIX))
+  make install-dkms       only the kernel module's sources, for DKMS
   make demo               replay a real KV-cache trace through the local store, verify every byte
     make demo STORE=rados   the same through a throwaway Ceph cluster
   make check              all tests: the suites below, one total at the end
@@ -459,7 +463,7 @@ help:
 	$(info $(HELP))
 	@:
 
-.PHONY: FORCE all install tests fuzzers demo bench deps clean help check check-long \
+.PHONY: FORCE all install install-dkms tests fuzzers demo bench deps clean help check check-long \
 	$(addprefix check-,$(SUITES) vm debug) $(addprefix run-,$(SUITES) vm debug)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -187,7 +187,7 @@ static __attribute__((noinline)) int submit_odd(struct gkv_qp *qp, const struct 
 						uint32_t n)
 {
 	uint32_t tail = qp->sq_tail, left = room(qp), i;
-	struct gkv_sqe sqe;
+	struct gkv_sqe sqe = { 0 };	/* gcc -O3 does not see that pack() fills it */
 	int ret;
 
 	/* Before memory is touched that may be gone. */

@@ -188,6 +188,7 @@ for kernel in $kernels; do
 	done
 	[ "$kernel" != debug ] || continue
 	step "gkvdrv is clean under sparse for $kernel" "$here/module.sh" sparse "$kernel" "$out/$kernel"
+	step "DKMS and modules_install for $kernel" "$here/module.sh" dkms "$kernel" "$out/$kernel"
 done
 if [ "$kernels" != debug ]; then
 	step "headers for 32-bit programs" "$here/module.sh" m32

@@ -6,6 +6,8 @@
 # usage: selftests/vm/module.sh build KERNEL OUT [DIR]	DIR (kernel/gkvdrv) with W=1; warnings are
 #							errors; OUT/NAME.ko and OUT/build.log
 #        selftests/vm/module.sh sparse KERNEL OUT	the same sources with C=2, after a build
+#        selftests/vm/module.sh dkms KERNEL OUT		as DKMS builds it from what is installed, and
+#							as modules_install puts it in place
 #        selftests/vm/module.sh checkpatch OUT		checkpatch --strict, less checkpatch.accepted
 #        selftests/vm/module.sh m32			the headers of uapi/ as 32-bit programs see them
 #        selftests/vm/module.sh libgkv OUT		libgkv.a and libgkv.so.0, with the root's compiler
@@ -86,6 +88,37 @@ sparse()
 	[ "$checked" -ge "$sources" ] ||
 		vm_die "sparse checked $checked of $sources files (log: $out/sparse.log)"
 	echo "sparse checked $checked files"
+}
+
+# dkms: from the sources that users get, with the distribution's default compiler and dkms.
+dkms()
+{
+	local version module
+
+	version=$(vm_version "$kernel")
+	rm -rf "$out/dkms"
+	mkdir -p "$out/dkms/tree" "$out/dkms/place"
+	make -s -C "$top" install-dkms DESTDIR="$out/dkms" DKMSDIR=/src/gkv-rig VERSION=rig \
+		INSTALL=install >"$out/dkms.log" 2>&1 || vm_die "install-dkms failed (log: $out/dkms.log)"
+	if ! vm_in_root "$out/dkms" dkms build gkv/rig -k "$version" --dkmstree /mnt/tree \
+		--sourcetree /mnt/src >>"$out/dkms.log" 2>&1; then
+		cat "$out/dkms"/tree/gkv/rig/build/make.log >>"$out/dkms.log" 2>/dev/null || true
+		tail -n 30 "$out/dkms.log" >&2
+		vm_die "dkms does not build it for $kernel (log: $out/dkms.log)"
+	fi
+	module=$(find "$out/dkms/tree/gkv/rig/$version" -name 'gkvdrv.ko*')
+	[ -n "$module" ] || vm_die "dkms built no module for $kernel (log: $out/dkms.log)"
+	vm_in_root "$out/dkms" modinfo -F vermagic "${module/#$out\/dkms//mnt}" | grep -q "^$version " ||
+		vm_die "what dkms built is not for $version"
+
+	# Debian's headers have no System.map: depmod is left out, which modules_install says.
+	# Where it was built: kbuild notes absolute paths.
+	VM_OUT=$out/dkms vm_in_root "$tree" make -C "/lib/modules/$version/build" \
+		"M=/mnt/$dir" INSTALL_MOD_PATH=/media/place modules_install >>"$out/dkms.log" 2>&1 ||
+		vm_die "modules_install failed (log: $out/dkms.log)"
+	find "$out/dkms/place/lib/modules/$version" -name 'gkvdrv.ko*' | grep -q . ||
+		vm_die "modules_install put nothing in place (log: $out/dkms.log)"
+	rm -rf "$out/dkms"
 }
 
 checkpatch()
@@ -232,7 +265,7 @@ usage()
 command=$1
 shift
 case $command in
-build|sparse)
+build|sparse|dkms)
 	[ $# -ge 2 ] || usage
 	kernel=$1
 	mkdir -p "$2"

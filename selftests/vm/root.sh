@@ -15,7 +15,7 @@ set -euo pipefail
 
 cache=${1:-${GKV_VM_CACHE:-${GKV_BUILD:-build}/vm}}
 # For modules and test programs; for the checkers; for kernels; for test programs in Python.
-tools="gcc-14,make,libc6-dev,kmod,busybox-static,sparse,perl"
+tools="gcc-14,gcc,make,libc6-dev,kmod,dkms,busybox-static,sparse,perl"
 tools+=",flex,bison,bc,libelf-dev,xz-utils,python3-minimal,libpython3-stdlib"
 # What the rig takes from the kernel's source: headers of the tests, and the checkers that the
 # header packages lack.
@@ -184,8 +184,8 @@ check_root()
 	for member in $members; do
 		test -s "$root/rig/src/$member"
 	done
-	for member in busybox gcc-14 sparse perl python3; do
-		test -x "$root/usr/bin/$member"
+	for member in bin/busybox bin/gcc-14 bin/sparse bin/perl bin/python3 sbin/dkms; do
+		test -x "$root/usr/$member"
 	done
 	printf 'newest %s\nstable %s\n' "$newest" "$stable" >"$root/rig/versions"
 	echo "$key" >"$root/rig/complete"
