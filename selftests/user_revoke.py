@@ -59,8 +59,10 @@ class Client:
     def work(daemon, mode, key, conn):
         session = Session(daemon, namespace="raw", length=MEMORY, mode=mode)
         fd = LIB.gkv_mem_fd(session.mem)
-        count, failure = 0, None
-        while failure is None and (count < 3 or not select.select([conn], [], [], 0)[0]):
+        count, failure, asked = 0, None, False
+        # One more after it is asked to end: that tells what has become of the session.
+        while failure is None and not asked:
+            asked = count >= 3 and bool(select.select([conn], [], [], 0)[0])
             failure = step(session, key)
             count += 1
             if count == 3:

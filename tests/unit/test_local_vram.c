@@ -59,6 +59,8 @@ static struct rig_op get(uint32_t len, bool vram, bool client_verifies, bool bou
 	memset(mem, 0, VLEN);
 	rig_retrieve(&ro, "v", 1, mem, len);
 	assert_true(rig_wait(&ro));
+	free(ro.data);
+	ro.data = NULL;
 	return ro;
 }
 
