@@ -228,13 +228,14 @@ static struct kvb_ns *choose_ns(struct kvb_session *s, const struct gkv_msg_ns_o
 /* The disks of @ns must be able to fill every region in VRAM. */
 static int reach_regions(struct kvb_session *s, struct kvb_ns *ns, struct kvb_err *err)
 {
-	int rc = 0;
+	for (struct kvb_session_region *g = s->regions; g; g = g->next) {
+		int rc = atomic_load(&g->r.dead) ? 0 : kvb_session_reach(g, ns, err);
 
-	for (struct kvb_session_region *g = s->regions; g && !rc; g = g->next) {
-		if (!atomic_load(&g->r.dead))
-			rc = kvb_session_reach(g, ns, err);
+		/* One that is revoked meanwhile matters no more; the others do. */
+		if (rc && rc != -ENODEV)
+			return rc;
 	}
-	return rc == -ENODEV ? 0 : rc;
+	return 0;
 }
 
 static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
