@@ -60,7 +60,8 @@ static int bad_cmd(const struct gkv_cmd *c)
 }
 
 /* Fill @sqe for @cmd and its slot. Nothing is left behind on failure. */
-static inline __attribute__((always_inline)) int pack(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_sqe *sqe)
+static inline __attribute__((always_inline)) int pack(struct gkv_qp *qp, const struct gkv_cmd *cmd,
+						      struct gkv_sqe *sqe)
 {
 	uint32_t idx = qp->free_cids[qp->n_free - 1];
 	struct slot *s = &qp->slots[idx];

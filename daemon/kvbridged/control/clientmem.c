@@ -94,7 +94,6 @@ static void limit_maps(void)
 int kvb_clientmem_init(struct kvb_err *err)
 {
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
-
 	struct rlimit rl;
 
 	limit_maps();
