@@ -39,9 +39,24 @@ totals()
 	fi
 }
 
+# shown LINE WHAT: the summary of the script before has this line.
+shown()
+{
+	local output
+
+	count=$((count + 1))
+	output=$(python3 scripts/run-tests.py summary --results "$work/results")
+	if grep -q -x -e "$1" <<<"$output"; then
+		echo "ok $count - $2"
+	else
+		echo "not ok $count - $2"
+		failed=1
+	fi
+}
+
 unset GKV_LONG
 program good <<<'echo "ok 1 - one"; echo "ok 2 - two"; echo 1..2'
-program bad <<<'echo "ok 1 - one"; echo "not ok 2 - two"; echo 1..2; exit 1'
+program bad <<<'echo "ok 1 - one"; echo "not ok 2 - two"; echo "# 3 of 4"; echo 1..2; exit 1'
 program skips <<<'echo "ok 1 - one"; echo "ok 2 - two # SKIP no such disk"; echo 1..2'
 program skips_silently <<<'echo "ok 1 - one"; echo "not ok 2 # SKIP two"; echo 1..2'
 program cmocka_skip <<<'echo "ok 1 - one"; echo "no such disk"; echo "not ok 2 # SKIP two"; echo 1..2'
@@ -56,6 +71,7 @@ printf 'echo "ok 1 - one"\n(sleep 60) &\necho $! >%s/orphan\necho 1..1\n' "$work
 
 totals good 2 0 0 "passes are counted"
 totals bad 1 1 0 "a failed test is counted once"
+shown "      # 3 of 4" "what a failed test says is shown at the end"
 totals skips 1 0 1 "a skipped test is counted apart"
 totals cmocka_skip 1 0 1 "cmocka's way of skipping is counted so"
 totals skips_silently 1 1 0 "a skip without a reason is a failure"
@@ -66,14 +82,7 @@ totals short 1 1 0 "fewer tests than planned are a failure"
 totals nothing 0 1 0 "a program without tests is a failure"
 totals skip_all 0 0 1 "a program may skip as a whole"
 totals notes 1 0 0 "a note is no result"
-count=$((count + 1))
-output=$(python3 scripts/run-tests.py summary --results "$work/results")
-if grep -q -x '  self/notes: 7 of 9' <<<"$output"; then
-	echo "ok $count - a note is shown at the end"
-else
-	echo "not ok $count - a note is shown at the end"
-	failed=1
-fi
+shown "  self/notes: 7 of 9" "a note is shown at the end"
 totals orphan 1 0 0 "a program may leave a process behind"
 
 count=$((count + 1))

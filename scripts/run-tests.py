@@ -31,6 +31,9 @@ TAP_LINE = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?(.*)$")
 TAP_SKIP = re.compile(r"#\s*SKIP\S*\s*(.*)$", re.IGNORECASE)
 TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*SKIP\S*\s*(.*))?$", re.IGNORECASE)
 
+# So many lines of what a failed test printed are shown once more at the end.
+DETAIL_LINES = 20
+
 # Sanitizers slow programs down by these factors; time limits follow.
 SLOWDOWN = {"": 1, "address": 3, "thread": 6}
 
@@ -42,9 +45,10 @@ class Results:
         self.file = open(path, "a", encoding="utf-8")
         self.suite = suite
 
-    def add(self, program, name, status, reason=""):
+    def add(self, program, name, status, reason="", detail=()):
         self.file.write(json.dumps({"suite": self.suite, "program": program, "name": name,
-                                    "status": status, "reason": reason}) + "\n")
+                                    "status": status, "reason": reason,
+                                    "detail": detail}) + "\n")
         self.file.flush()
         tail = f" ({reason})" if reason else ""
         print(f"{status.upper():4} {self.suite}/{program}: {name}{tail}", flush=True)
@@ -123,9 +127,10 @@ def describe(status):
 
 
 def parse_tap(text):
-    """Returns (list of (name, status, reason), planned count or None, skip-all reason)."""
+    """Returns (list of (name, status, reason, detail), planned count or None, skip-all reason)."""
     tests, plan, skip_all = [], None, None
     said = ""
+    detail = []
     for line in text.splitlines():
         match = TAP_PLAN.match(line)
         if match:
@@ -137,16 +142,20 @@ def parse_tap(text):
         match = TAP_LINE.match(line)
         if not match:
             said = line.strip("# \t") or said
+            if len(detail) < DETAIL_LINES:
+                detail.append(line)
             continue
+        # What a test says of its failure stands behind its line.
+        detail = []
         name = match.group(3).strip()
         skip = TAP_SKIP.search(name)
         if skip:
             # cmocka writes "not ok 2 # SKIP name"; the reason is what the test printed before.
             before = name[:skip.start()].strip(" -")
             name, reason = (before, skip.group(1)) if before else (skip.group(1), said)
-            tests.append((name, "skip", reason))
+            tests.append((name, "skip", reason, ()))
         else:
-            tests.append((name, "fail" if match.group(1) else "pass", ""))
+            tests.append((name, "fail", "", detail) if match.group(1) else (name, "pass", "", ()))
         said = ""
     return tests, plan, skip_all
 
@@ -176,9 +185,9 @@ def run_program(program, args, results):
         text = log.read()
     tests, plan, skip_all = parse_tap(text)
     # A skip without a reason is a check that silently does not happen.
-    tests = [(test, "fail", "skipped without a reason") if how == "skip" and not why else
-             (test, how, why) for test, how, why in tests]
-    failures = sum(how == "fail" for _, how, _ in tests)
+    tests = [(test, "fail", "skipped without a reason", ()) if how == "skip" and not why else
+             (test, how, why, detail) for test, how, why, detail in tests]
+    failures = sum(how == "fail" for _, how, _, _ in tests)
     for line in text.splitlines():
         if line.startswith("# note: "):
             results.add(name, line.removeprefix("# note: "), "note")
@@ -280,6 +289,8 @@ def command_summary(args):
         for r in chosen[status]:
             tail = f" ({r['reason']})" if r["reason"] else ""
             print(f"  {r['suite']}/{r['program']}: {r['name']}{tail}")
+            for line in r["detail"]:
+                print(f"      {line}")
     print(f"\n{len(chosen['pass'])} passed, {len(chosen['fail'])} failed, "
           f"{len(chosen['skip'])} skipped")
     if chosen["fail"] or not chosen["pass"]:

@@ -169,10 +169,9 @@ class Cluster:
         running = [d for name, d in self.daemons.items() if name != "mon.a" and d.pid()]
         for daemon in running:
             # All at once: each takes its time.
-            daemon.send(signal.SIGTERM)
-            daemon.send(signal.SIGCONT)
+            daemon.ask_to_end()
         for daemon in running:
-            daemon.end()
+            daemon.wait_end()
         self.daemons["mon.a"].end()
 
     def wipe(self):

@@ -72,16 +72,19 @@ class Daemon:
             raise ClusterError(f"{self.name} does not run")
         os.kill(pid, number)
 
-    def end(self, number=signal.SIGTERM, seconds=20):
-        """Ends it and waits until it is gone; one that ignores SIGTERM is killed."""
+    def ask_to_end(self, number=signal.SIGTERM):
+        """Sends the signal. Once: a second SIGTERM ends an OSD before it has written all out."""
         pid = self.pid()
         if pid:
             os.kill(pid, number)
             if number != signal.SIGKILL:
                 # A paused one cannot follow the request.
                 os.kill(pid, signal.SIGCONT)
+
+    def wait_end(self, seconds=20):
+        """Waits until it is gone; one that does not follow the signal is killed."""
         deadline = time.monotonic() + seconds
-        while self.pid():
+        while pid := self.pid():
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 deadline += seconds
@@ -92,3 +95,8 @@ class Daemon:
         for path in (self.asok, self.pid_path):
             if os.path.lexists(path):
                 os.unlink(path)
+
+    def end(self, number=signal.SIGTERM):
+        """Ends it and waits until it is gone."""
+        self.ask_to_end(number)
+        self.wait_end()
