@@ -193,6 +193,7 @@ static int report(struct obj *o, struct gkvdrv_report *a)
 	if (a->part >= (o->is_qp ? GKVDRV_PARTS : 1))
 		return refuse(&a->head, EINVAL, GKVDRV_WHY_SIZE, "no such part");
 	a->len = o->len[a->part];
+	a->nr_pages = (a->len + PAGE - 1) / PAGE;
 	a->mode = o->mode;
 	a->place = o->gone ? GKVDRV_GONE : o->provider[a->part] ? GKVDRV_VRAM : GKVDRV_HOST;
 	if (a->place != GKVDRV_VRAM)
@@ -330,12 +331,17 @@ bool fakedrv_is(int fd)
 	return is;
 }
 
-int fakedrv_region(uint64_t len)
+int fakedrv_region_of(uint32_t provider, uint64_t len)
 {
 	int fd;
 
 	pthread_mutex_lock(&lock);
-	fd = region(len, 1);
+	fd = region(len, provider);
 	pthread_mutex_unlock(&lock);
 	return fd;
+}
+
+int fakedrv_region(uint64_t len)
+{
+	return fakedrv_region_of(1, len);
 }

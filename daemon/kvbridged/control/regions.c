@@ -14,7 +14,7 @@
 
 #define PAGE 4096u
 
-static void region_put(struct kvb_session_region *g)
+void kvb_session_region_put(struct kvb_session_region *g)
 {
 	struct kvb_session *s = g->s;
 
@@ -22,8 +22,8 @@ static void region_put(struct kvb_session_region *g)
 		return;
 	kvb_session_mem_unmap(&g->mem);
 	s->region_bytes -= g->len;
-	if (s->del_region && s->del_region == g->id) {
-		s->del_region = 0;
+	if (s->deleting == g) {
+		s->deleting = NULL;
 		kvb_session_ok(s);
 	}
 	free(g);
@@ -48,7 +48,7 @@ static void set_free(struct set *set)
 
 	kvb_regions_free(set->rs.tbl);
 	for (uint32_t i = 0; i < n; i++)
-		region_put(set->regions[i]);
+		kvb_session_region_put(set->regions[i]);
 	free(set->regions);
 	free(set);
 }
@@ -212,7 +212,6 @@ static int region_check(const struct kvb_session *s, const struct gkv_msg_region
 	return 0;
 }
 
-/* Map @g; and all of the session's namespaces must be able to fill it. */
 static int region_map(struct kvb_session *s, struct kvb_session_region *g,
 		      const struct gkv_msg_region_add *m, int fd, struct kvb_err *err)
 {
@@ -234,22 +233,41 @@ static int region_map(struct kvb_session *s, struct kvb_session_region *g,
 	if (rc)
 		return rc;
 	g->vram = g->mem.m.at.place == GKVDRV_VRAM;
-	for (uint32_t i = 0; i < s->srv->nn && !rc; i++) {
-		const struct kvb_ns_open *o = atomic_load(&s->open[i]);
+	s->region_bytes += g->len;
+	return 0;
+}
 
-		if (o)
-			rc = kvb_session_reach(g, o->ns, err);
+/* All of the session's namespaces can fill the new region, or not. */
+static void region_reached(struct kvb_session *s, int rc, const struct kvb_err *err)
+{
+	struct kvb_session_region *g = s->adding;
+	struct set *set;
+
+	s->adding = NULL;
+	if (rc) {
+		kvb_session_region_put(g);
+		kvb_session_error(s, -rc, err->text);
+		return;
 	}
-	if (rc)
-		kvb_session_mem_unmap(&g->mem);
-	return rc;
+	g->next = s->regions;
+	s->regions = g;
+	s->nregions++;
+	set = set_build(s);
+	if (!set) {
+		s->regions = g->next;
+		s->nregions--;
+		kvb_session_region_put(g);
+		kvb_session_error(s, ENOMEM, "out of memory");
+		return;
+	}
+	set_install(s, set);
+	kvb_session_ok(s);
 }
 
 void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_add *m, int fd)
 {
 	struct kvb_session_region *g;
 	struct kvb_err err;
-	struct set *set;
 	int rc = region_check(s, m, &err);
 
 	if (rc) {
@@ -273,20 +291,8 @@ void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_a
 		kvb_session_error(s, -rc, err.text);
 		return;
 	}
-	g->next = s->regions;
-	s->regions = g;
-	s->nregions++;
-	s->region_bytes += g->len;
-	set = set_build(s);
-	if (!set) {
-		s->regions = g->next;
-		s->nregions--;
-		region_put(g);
-		kvb_session_error(s, ENOMEM, "out of memory");
-		return;
-	}
-	set_install(s, set);
-	kvb_session_ok(s);
+	s->adding = g;
+	kvb_reach_region(s, g, region_reached);
 }
 
 void kvb_session_region_del(struct kvb_session *s, const struct gkv_msg_id *m)
@@ -314,16 +320,16 @@ void kvb_session_region_del(struct kvb_session *s, const struct gkv_msg_id *m)
 		return;
 	}
 	/* Answered when the last table that names it is gone. */
-	s->del_region = g->id;
+	s->deleting = g;
 	set_install(s, set);
-	region_put(g);
+	kvb_session_region_put(g);
 }
 
 void kvb_session_drop_regions(struct kvb_session *s)
 {
 	struct set *set = (struct set *)s->set;
 
-	s->del_region = 0;
+	s->deleting = NULL;
 	if (set) {
 		s->set = NULL;
 		set_free(set);
@@ -332,6 +338,6 @@ void kvb_session_drop_regions(struct kvb_session *s)
 		struct kvb_session_region *g = s->regions;
 
 		s->regions = g->next;
-		region_put(g);
+		kvb_session_region_put(g);
 	}
 }

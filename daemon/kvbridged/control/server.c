@@ -23,6 +23,7 @@
 #include "control/follow.h"
 #include "control/health.h"
 #include "control/hits.h"
+#include "control/reach.h"
 #include "control/session.h"
 #include "core/clock.h"
 
@@ -374,13 +375,15 @@ static void drop_silent(struct kvb_server *srv, uint64_t now)
 /* How long nothing has to be looked at, ms. */
 static int patience(const struct kvb_server *srv)
 {
+	int ms = -1, reach = kvb_reach_patience(kvb_clock_ns());
+
 	if (srv->held)
 		return 1;
 	if (srv->stopping)
-		return 100;		/* the time limit */
-	if (srv->sessions || kvb_health_unsaved(srv) || srv->log_held)
-		return HELLO_TIMEOUT_MS / 4;
-	return -1;
+		ms = 100;		/* the time limit */
+	else if (srv->sessions || kvb_health_unsaved(srv) || srv->log_held)
+		ms = HELLO_TIMEOUT_MS / 4;
+	return reach >= 0 && reach < ms ? reach : ms;
 }
 
 int kvb_server_run(struct kvb_server *srv)
@@ -435,6 +438,7 @@ int kvb_server_run(struct kvb_server *srv)
 		drop_silent(srv, now);
 		kvb_health_tick(srv, now);
 		kvb_hits_tick(srv, now);
+		kvb_reach_tick(now);
 		srv->log_held = kvb_log_limits_run();
 		bury(srv);
 		if (now > give_up) {

@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "config/namespace.h"
 #include "config/settings.h"
 #include "control/closer.h"
 #include "control/server.h"
@@ -208,102 +207,6 @@ static void resume_hello(struct kvb_session *s)
 		kvb_close_foreign(fd, s->peer.uid);
 }
 
-/* ---- Namespaces ---- */
-
-static struct kvb_ns *choose_ns(struct kvb_session *s, const struct gkv_msg_ns_open *m)
-{
-	if (m->name[0])
-		return kvb_server_ns_named(s->srv, m->name);
-	if (m->nsid)
-		return kvb_server_ns(s->srv, m->nsid);
-	for (uint32_t nsid = 1; nsid <= s->srv->nn; nsid++) {
-		struct kvb_ns *ns = kvb_server_ns(s->srv, nsid);
-
-		if (ns && kvb_ns_access(ns, s->peer.uid, s->peer.gid, s->groups, s->ngroups))
-			return ns;
-	}
-	return NULL;
-}
-
-/* The disks of @ns must be able to fill every region in VRAM. */
-static int reach_regions(struct kvb_session *s, struct kvb_ns *ns, struct kvb_err *err)
-{
-	for (struct kvb_session_region *g = s->regions; g; g = g->next) {
-		int rc = atomic_load(&g->r.dead) ? 0 : kvb_session_reach(g, ns, err);
-
-		/* One that is revoked meanwhile matters no more; the others do. */
-		if (rc && rc != -ENODEV)
-			return rc;
-	}
-	return 0;
-}
-
-static void do_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m)
-{
-	struct gkv_msg_ns_open_reply reply = { 0 };
-	struct kvb_store_info info;
-	struct kvb_ns_open *o;
-	struct kvb_ns *ns;
-	char text[GKV_CTL_TEXT];
-	struct kvb_err err;
-	int access, rc;
-
-	if (!memchr(m->name, 0, sizeof(m->name)) || m->flags & ~GKV_NS_F_RDONLY) {
-		kvb_session_error(s, EINVAL, "name is not terminated, or unknown flags");
-		return;
-	}
-	ns = choose_ns(s, m);
-	if (!ns) {
-		if (m->name[0])
-			snprintf(text, sizeof(text), "no namespace %s", m->name);
-		else if (m->nsid)
-			snprintf(text, sizeof(text), "no namespace with NSID %u", m->nsid);
-		else
-			snprintf(text, sizeof(text), "no namespace that uid %u may open",
-				 s->peer.uid);
-		kvb_session_error(s, ENOENT, text);
-		return;
-	}
-	access = kvb_ns_access(ns, s->peer.uid, s->peer.gid, s->groups, s->ngroups);
-	if (!access) {
-		snprintf(text, sizeof(text), "uid %u may not open namespace %s", s->peer.uid,
-			 ns->name);
-		kvb_session_error(s, EACCES, text);
-		return;
-	}
-	if (!atomic_load(&s->open[ns->nsid - 1])) {
-		rc = reach_regions(s, ns, &err);
-		if (rc) {
-			kvb_session_error(s, -rc, err.text);
-			return;
-		}
-	}
-	kvb_ns_info(ns, &info);
-	o = &s->open_mem[ns->nsid - 1];
-	/* Once published it is constant: reactors read it. A second open grants nothing new. */
-	if (!atomic_load(&s->open[ns->nsid - 1])) {
-		o->ns = ns;
-		o->value_max = ns->value_max;
-		o->key_max = (uint8_t)info.key_max;
-		o->read_only = ns->read_only || access < 2 || m->flags & GKV_NS_F_RDONLY;
-		atomic_store_explicit(&s->open[ns->nsid - 1], o, memory_order_release);
-	} else if (o->read_only != (ns->read_only || access < 2 || m->flags & GKV_NS_F_RDONLY)) {
-		snprintf(text, sizeof(text), "namespace %s is open already, %s", ns->name,
-			 o->read_only ? "read-only" : "for writing");
-		kvb_session_error(s, EBUSY, text);
-		return;
-	}
-	reply.nsid = ns->nsid;
-	reply.flags = (o->read_only ? GKV_NS_F_RDONLY : 0) | (ns->verify ? GKV_NS_F_VERIFY : 0) |
-		      (ns->sync ? GKV_NS_F_SYNC : 0) | (info.volatile_cache ? GKV_NS_F_VWC : 0);
-	reply.key_max = info.key_max;
-	reply.value_max = ns->value_max;
-	reply.block_size = info.block_size;
-	reply.deadline_ns = ns->deadline_ns;
-	snprintf(reply.name, sizeof(reply.name), "%s", ns->name);
-	kvb_session_reply(s, &reply, sizeof(reply), NULL, 0);
-}
-
 /* ---- Admin and settings ---- */
 
 bool kvb_session_privileged(const struct kvb_session *s)
@@ -419,7 +322,7 @@ void kvb_session_message(struct kvb_session *s, const void *msg, size_t size, in
 		do_hello(s, msg, nfds ? fds[0] : -1);
 		break;
 	case GKV_MSG_NS_OPEN:
-		do_ns_open(s, msg);
+		kvb_session_ns_open(s, msg);
 		break;
 	case GKV_MSG_REGION_ADD:
 		kvb_session_region_add(s, msg, fds[0]);
@@ -462,6 +365,7 @@ void kvb_session_close(struct kvb_session *s)
 	kvb_server_unwatch(s);
 	kvb_close_connection(s->fd, s->peer.uid);
 	s->fd = -1;
+	kvb_reach_cancel(s);
 	kvb_session_drop_qps(s);
 	kvb_session_try_free(s);
 }
@@ -486,7 +390,8 @@ void kvb_session_try_free(struct kvb_session *s)
 {
 	struct kvb_server *srv = s->srv;
 
-	if (!s->closing || s->buried || s->nqps || s->ndraining || s->old_sets)
+	if (!s->closing || s->buried || s->nqps || s->ndraining || s->old_sets ||
+	    s->asking.probe)
 		return;
 	if (s->nbells) {
 		kvb_session_drop_bells(s);

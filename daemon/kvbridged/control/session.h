@@ -14,6 +14,7 @@
 #include "admin/admin.h"
 #include "config/config.h"
 #include "control/clientmem.h"
+#include "control/reach.h"
 #include "control/server.h"
 #include "core/decode.h"
 #include "core/qp.h"
@@ -38,7 +39,7 @@ struct kvb_session_region {
 	uint64_t iova, len;
 	bool vram;
 	struct kvb_session_mem mem;
-	unsigned int refs;	/* the session's, and one for each table */
+	unsigned int refs;	/* the session's, and one for each table and probe */
 	struct kvb_session *s;
 	struct kvb_session_region *next;
 };
@@ -109,7 +110,9 @@ struct kvb_session {
 
 	/* The request being answered. */
 	struct gkv_msg_hdr req;
-	uint32_t del_region;
+	struct kvb_session_region *adding, *deleting;
+	bool opening_rdonly;
+	struct kvb_asking asking;
 	struct kvb_session *prev, *next;
 	bool buried;
 	struct kvb_session *next_grave;
@@ -143,16 +146,13 @@ int kvb_session_mem_map(struct kvb_session_mem *sm, struct kvb_session *s,
 			struct kvb_err *err);
 void kvb_session_mem_unmap(struct kvb_session_mem *sm);
 
-/* ---- reach.c ---- */
-
-/*
- * Can the disks of @ns do DMA to @g? 0 also when they need not: host memory, a store that
- * copies, "allow_bounce". -EXDEV and the reason if not.
- */
-int kvb_session_reach(struct kvb_session_region *g, struct kvb_ns *ns, struct kvb_err *err);
+/* ---- nsopen.c ---- */
+void kvb_session_ns_open(struct kvb_session *s, const struct gkv_msg_ns_open *m);
 
 /* ---- regions.c ---- */
 int kvb_session_init_regions(struct kvb_session *s);
+/* Let go of a reference; with the last one it is unmapped. */
+void kvb_session_region_put(struct kvb_session_region *g);
 void kvb_session_region_add(struct kvb_session *s, const struct gkv_msg_region_add *m, int fd);
 void kvb_session_region_del(struct kvb_session *s, const struct gkv_msg_id *m);
 void kvb_session_drop_regions(struct kvb_session *s);

@@ -68,6 +68,7 @@ struct kvb_reach {
 	void *addr;		/* where it is mapped; page aligned, writable */
 	uint64_t len;		/* bytes */
 	const char *what;	/* for texts */
+	const _Atomic bool *stop;	/* nobody waits for the answer: begin no more transfers */
 };
 
 /* Takes what a store has to say about itself, by name; see struct kvb_store_ops. */
@@ -147,8 +148,10 @@ struct kvb_store_ops {
 	/*
 	 * Can the devices below do DMA to the GPU memory at @to->addr, a region's? Asks the
 	 * kernel, then makes sure with a transfer. -EXDEV and the reason if not; other errors
-	 * when that could not be found out. Control thread; takes some milliseconds. Optional:
-	 * a store without it moves its values by the CPU.
+	 * when that could not be found out. On a thread that does nothing else, several at a
+	 * time; may block for as long as a device does, but returns soon once @to->stop is
+	 * set. The memory is mapped until it returns, though it may be revoked. Optional: a
+	 * store without it moves its values by the CPU.
 	 */
 	int (*reach)(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err);
 

@@ -104,6 +104,11 @@ static int transfer(const struct loc_file *f, const struct kvb_reach *to, const 
 	return memcmp(got, want, LOC_BLK) ? -EAGAIN : 0;
 }
 
+static bool stopped(const struct kvb_reach *to)
+{
+	return atomic_load_explicit(to->stop, memory_order_relaxed);
+}
+
 static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kvb_err *err)
 {
 	char *want, *got, *saved;
@@ -116,7 +121,7 @@ static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kv
 	got = want + LOC_BLK;
 	saved = got + LOC_BLK;
 	kvb_bar_read(saved, to->addr, LOC_BLK);
-	for (int i = 0; i < TRIES && rc == -EAGAIN; i++) {
+	for (int i = 0; i < TRIES && rc == -EAGAIN && !stopped(to); i++) {
 		rc = loc_pread(f, want, LOC_BLK, 0);
 		if (rc)
 			kvb_fail(err, -rc, "%s: %s", f->path, strerror(-rc));
@@ -139,6 +144,8 @@ int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *
 	for (unsigned int i = 0; i < ls->nfiles && !rc; i++) {
 		const struct loc_file *f = &ls->file[i];
 
+		if (stopped(to))
+			return kvb_fail(err, ECANCELED, "nobody waits for the answer");
 		/* Through the page cache: the CPU copies. */
 		if (!f->direct)
 			continue;
