@@ -2,10 +2,13 @@
 #include "control/reach.h"
 
 #include <errno.h>
+#include <linux/kcmp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "control/session.h"
 #include "core/clock.h"
@@ -73,17 +76,29 @@ static void *probe_main(void *arg)
 }
 
 /*
- * One at a time for each GPU: the same memory may be several sessions', and two transfers into
- * it would take each other's traces for the disk's. One that is late has had its turn.
+ * The same memory may be several sessions', of which each sent a copy of one descriptor: no page
+ * is in two regions of the module. Where the kernel does not compare them, all of a GPU may be.
+ */
+static bool same_memory(const struct kvb_probe *p, const struct kvb_probe *q)
+{
+	return p->provider == q->provider &&
+	       syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, p->to.fd, q->to.fd) <= 0;
+}
+
+/*
+ * Two transfers into one page would take each other's traces for the disk's, so there is one at a
+ * time. One that is late has had its turn.
  */
 static struct kvb_probe *whose_turn(void)
 {
 	for (struct kvb_probe *p = probes; p; p = p->next) {
 		struct kvb_probe *q = probes;
 
-		while (q && !(q->running && !q->late && q->provider == p->provider))
+		if (p->running)
+			continue;
+		while (q && (!q->running || q->late || !same_memory(p, q)))
 			q = q->next;
-		if (!p->running && !q)
+		if (!q)
 			return p;
 	}
 	return NULL;
