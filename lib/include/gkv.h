@@ -79,7 +79,7 @@ GKV_API uint64_t gkv_reconnects(const struct gkv *g);
 /* 1 while a daemon serves the session, 0 while it is away. */
 GKV_API int gkv_connected(const struct gkv *g);
 
-/* Daemon limits, as of the last hello. */
+/* Daemon limits, as of the last hello: max_depth may have been changed since. */
 struct gkv_limits {
 	uint32_t size;			/* sizeof(struct gkv_limits), set by the caller */
 	uint32_t max_depth;		/* entries */

@@ -151,16 +151,15 @@ void gkvi_qp_free_all(struct gkv *g)
 
 static int qp_check(struct gkv *g, const struct gkv_qp_opts *o)
 {
-	uint32_t max = le32toh(g->hello.max_depth);
-
 	if (g->flags & GKV_CONNECT_CONTROL)
 		return gkvi_err(-EINVAL,
 				"a control session (GKV_CONNECT_CONTROL) has no queue pairs");
 	if (o->flags & ~(GKV_QP_CSUM | GKV_QP_PRP | GKV_QP_POLLED))
 		return gkvi_err(-EINVAL, "unknown flags 0x%x", o->flags);
-	if (o->depth < GKV_DEPTH_MIN || o->depth > max)
-		return gkvi_err(-EINVAL, "depth %u, kvbridged takes %u to %u entries", o->depth,
-				GKV_DEPTH_MIN, max);
+	/* The daemon's own limit may have changed since the hello: it answers for that itself. */
+	if (o->depth < GKV_DEPTH_MIN || o->depth > GKV_DEPTH_MAX)
+		return gkvi_err(-EINVAL, "depth %u, there can be %u to %u entries", o->depth,
+				GKV_DEPTH_MIN, GKV_DEPTH_MAX);
 	if (o->max_segs > 65535)
 		return gkvi_err(-EINVAL, "max_segs %u, the limit is 65535", o->max_segs);
 	if ((o->flags & GKV_QP_CSUM) && !(le64toh(g->hello.features) & GKV_FEATURE_CSUM))

@@ -21,6 +21,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <gkv.h>
+
 #include "hostile.h"
 
 #define DEPTH 16u
@@ -390,6 +392,36 @@ static int set(struct raw *r, const char *name, const char *value)
 	return raw_call(r, &m, sizeof(m), NULL, 0, &reply, sizeof(reply));
 }
 
+/* A queue pair of a session of libgkv: the limit in force counts, not the one of its hello. */
+static int create(struct gkv *g, uint32_t depth)
+{
+	struct gkv_qp_opts o = { .size = sizeof(o), .depth = depth };
+	struct gkv_qp *qp;
+	int ret = gkv_qp_create(g, &o, &qp);
+
+	if (!ret)
+		gkv_qp_destroy(qp);
+	return ret;
+}
+
+static void depth_limit(struct rig *own, struct raw *r)
+{
+	struct gkv *g;
+
+	if (gkv_connect(&g, own->socket, 0, 0))
+		exit(1);
+	tap_ok(create(g, 64) == 0 && create(g, 65) == -EINVAL && strstr(gkv_error(), "depth 65 ") &&
+	       strstr(gkv_error(), "64"), "a queue deeper than that is refused: %s", gkv_error());
+	put("max_queue_depth", "100");
+	tap_ok(setting(r, "max_queue_depth", "100", "sysfs") && create(g, 100) == 0,
+	       "the limit is raised: so may an old session's queues be deeper");
+	put("max_queue_depth", "64");
+	tap_ok(setting(r, "max_queue_depth", "64", "sysfs") && create(g, 100) == -EINVAL &&
+	       strstr(gkv_error(), "depth 100 ") && strstr(gkv_error(), "64"),
+	       "and lowered: no longer, and the text has both (%s)", gkv_error());
+	gkv_close(g);
+}
+
 static void unload(void)
 {
 	char path[192];
@@ -428,6 +460,7 @@ static void test_follow(void)
 	tap_ok(setting(&r, "poll_interval_ns", "250000", "sysfs"), "written in sysfs: followed");
 	put("max_queue_depth", "64");
 	tap_ok(setting(&r, "max_queue_depth", "64", "sysfs"), "the other one, too");
+	depth_limit(&own, &r);
 	tap_ok(!set(&r, "poll_interval_ns", "90us") &&
 	       setting(&r, "poll_interval_ns", "90000", "live"), "set by message: the later wins");
 	put("poll_interval_ns", "1000000");

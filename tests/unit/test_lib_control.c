@@ -225,15 +225,26 @@ static void test_queue_pairs(void **state)
 {
 	struct gkv *g = session();
 	struct gkv_qp *qps[FAKE_QPS], *qp;
-	OPTS(o, .depth = 8192);
+	OPTS(o, .depth = 65537);
 
 	(void)state;
 	assert_int_equal(gkv_qp_create(g, &o, &qp), -EINVAL);
 	assert_null(qp);
-	assert_text("8192");
-	assert_text("4096");
+	assert_text("65537");
+	assert_text("65536");
 	o.depth = 1;
 	assert_int_equal(gkv_qp_create(g, &o, &qp), -EINVAL);
+	assert_int_equal(fake_count(&fake, GKV_MSG_QP_ADD), 0);
+	/* The daemon's limit is what it says now, not what the hello said. */
+	o.depth = 8192;
+	fake_refuse(&fake, GKV_MSG_QP_ADD, EINVAL, "depth 8192 is not between 2 and 5000");
+	assert_int_equal(gkv_qp_create(g, &o, &qp), -EINVAL);
+	assert_null(qp);
+	assert_text("depth 8192 is not between 2 and 5000");
+	fake_refuse(&fake, GKV_MSG_QP_ADD, 0, NULL);
+	assert_int_equal(gkv_qp_create(g, &o, &qp), 0);
+	assert_int_equal(gkv_qp_depth(qp), 8192);
+	assert_int_equal(gkv_qp_destroy(qp), 0);
 	o.depth = 2;
 	o.flags = 0x80;
 	assert_int_equal(gkv_qp_create(g, &o, &qp), -EINVAL);
