@@ -159,6 +159,7 @@ endif
 DAEMON_MAIN := $(wildcard daemon/kvbridged/main.c)
 LIB_SRC	:= $(sort $(wildcard lib/src/*.c))
 CTL_SRC	:= $(sort $(wildcard tools/gkvctl/*.c))
+SIM_SRC	:= $(sort $(filter-out tools/gkv-gpusim/main.c,$(wildcard tools/gkv-gpusim/*.c)))
 BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c) \
 		$(if $(RADOS),$(wildcard tools/gkv-bench/*.cc)))
 
@@ -168,6 +169,7 @@ BINS_BUILT := $(if $(CTL_SRC),$(BUILD)/gkvctl) $(if $(BENCH_SRC),$(BUILD)/gkv-be
 SBINS_BUILT := $(if $(DAEMON_MAIN),$(BUILD)/kvbridged)
 PC_BUILT  := $(if $(wildcard lib/libgkv.pc.in),$(BUILD)/libgkv.pc)
 LIBGKV_A  := $(if $(LIB_SRC),$(BUILD)/libgkv.a)
+LIBSIM_A  := $(if $(SIM_SRC),$(BUILD)/libgpusim.a)
 LIBKVB_A  := $(if $(DAEMON_SRC),$(BUILD)/libkvbridged.a)
 
 all: $(LIBS_BUILT) $(LIBKVB_A) $(SBINS_BUILT) $(BINS_BUILT) $(PC_BUILT)
@@ -226,6 +228,11 @@ $(BUILD)/libgkv.pc: lib/libgkv.pc.in FORCE
 		-e 's|@prefix@|$(PREFIX)|g; s|@libdir@|$(LIBDIR)|g; s|@includedir@|$(INCLUDEDIR)|g' \
 		-e 's|@VERSION@|$(VERSION)|g; s|@version@|$(VERSION)|g' $< >$@.$$$$ && mv $@.$$$$ $@
 
+$(BUILD)/libgpusim.a: $(call objs,$(SIM_SRC))
+	$(archive)
+
+$(BUILD)/obj/tools/gkv-gpusim/%.o: CFLAGS_this := -DGKV_DEV_SIM
+
 $(BUILD)/kvbridged: $(call objs,$(DAEMON_MAIN)) $(LIBKVB_A)
 	$(call say,LD)
 	$(Q)$(link_stores) $^ $(LIBS_daemon) $(LIBS_alloc) -lm
@@ -247,11 +254,14 @@ $(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)
 TESTLIB_SRC	:= $(wildcard tests/lib/*.c)
 UNIT_SRC	:= $(wildcard tests/unit/test_*.c)
 UNITLIB_SRC	:= $(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
+DEVICE_SRC	:= $(wildcard tests/device/test_*.c)
+DEVICELIB_SRC	:= $(filter-out $(DEVICE_SRC),$(wildcard tests/device/*.c))
 PROG_SRC	:= $(wildcard tests/integration/*.c tests/crash/*.c tests/ceph/*.c)
 FUZZ_SRC	:= $(wildcard tests/fuzz/fuzz_*.c)
 FUZZLIB_SRC	:= $(filter-out $(FUZZ_SRC),$(wildcard tests/fuzz/*.c))
 
 UNIT_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+DEVICE_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(DEVICE_SRC))
 OTHER_PROGS	:= $(patsubst %.c,$(BUILD)/%,$(PROG_SRC))
 FUZZERS		:= $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
 TEST_SCRIPTS	:= $(wildcard tests/integration/test_*.py tests/integration/test_*.sh \
@@ -286,13 +296,20 @@ $(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB
 	$(Q)$(link_stores) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
 		$(LIBS_daemon) $(LIBS_test) -lm -ldl
 
+# Device code and the simulator it runs on; nothing of the daemon.
+$(BUILD)/obj/tests/device/%.o: CFLAGS_this := -DGKV_DEV_SIM -Itools/gkv-gpusim $(PC_CFLAGS_test)
+$(DEVICE_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(DEVICELIB_SRC)) $(LIBSIM_A)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_test)
+
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/%.o $(call objs,$(FUZZLIB_SRC)) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(link_stores) -fsanitize=fuzzer $(filter %.o,$^) -Wl,--start-group $(LIBKVB_A) $(LIBGKV_A) \
 		-Wl,--end-group $(LIBS_daemon) -lm
 
-tests: all $(UNIT_PROGS) $(OTHER_PROGS)
+tests: all $(UNIT_PROGS) $(DEVICE_PROGS) $(OTHER_PROGS)
 
 ifeq ($(SAN),fuzz)
 fuzzers: $(FUZZERS)
@@ -315,7 +332,7 @@ BESIDE_san := vm
 
 run-unit: tests
 	@$(RUN) run --results $(RESULTS) --suite unit$(addprefix -,$(SAN)) --build $(BUILD) \
-		--san "$(SAN)" --timeout 120 $(UNIT_PROGS) $(if $(SAN),,$(CHECK_SCRIPTS))
+		--san "$(SAN)" --timeout 120 $(UNIT_PROGS) $(DEVICE_PROGS) $(if $(SAN),,$(CHECK_SCRIPTS))
 
 run-integration: tests
 	@$(RUN) run --results $(RESULTS) --suite integration$(addprefix -,$(SAN)) --build $(BUILD) \
@@ -395,7 +412,8 @@ MANPAGES := $(wildcard docs/man/*.[1-8])
 D	:= $(DESTDIR)
 
 install: all install-dkms
-	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/gkv
+	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/gkv \
+		$(D)$(INCLUDEDIR)/gkv_device
 	$(if $(strip $(BINS_BUILT)),$(INSTALL) -m 755 $(BINS_BUILT) $(D)$(BINDIR))
 	$(if $(SBINS_BUILT),$(INSTALL) -m 755 $(SBINS_BUILT) $(D)$(SBINDIR))
 ifneq ($(LIB_SRC),)
@@ -406,6 +424,7 @@ ifneq ($(LIB_SRC),)
 endif
 	$(if $(PC_BUILT),$(INSTALL) -m 644 $(PC_BUILT) $(D)$(LIBDIR)/pkgconfig/libgkv.pc)
 	$(INSTALL) -m 644 $(wildcard lib/include/*.h) $(D)$(INCLUDEDIR)
+	$(INSTALL) -m 644 $(wildcard lib/include/gkv_device/*.h) $(D)$(INCLUDEDIR)/gkv_device
 	$(INSTALL) -m 644 $(wildcard uapi/gkv/*.h) $(D)$(INCLUDEDIR)/gkv
 	$(foreach m,$(MANPAGES),$(INSTALL) -D -m 644 $(m) \
 		$(D)$(MANDIR)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)) &&) true

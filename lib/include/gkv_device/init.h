@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* The host's part: what a queue's block of device memory holds at first. */
+#ifndef GKV_DEVICE_INIT_H
+#define GKV_DEVICE_INIT_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue.h"
+
+/*
+ * A queue pair, in addresses of the device. gkv_qp_device() fills it for one of libgkv's;
+ * memory of the host is to be mapped into the device first, and its addresses there put here.
+ */
+struct gkv_dev_desc {
+	uint32_t size;			/* sizeof(struct gkv_dev_desc), set by the caller */
+	uint32_t depth;			/* entries of both rings, 2 to 65536 */
+	void *sq, *cq;			/* rings of 64 and 16 byte entries; the CQ is zero */
+	uint32_t *sq_db, *cq_db;	/* doorbells of 32 bits; zero */
+	const uint32_t *stopped;	/* word of the in-flight record, or NULL */
+	const struct gkv_dev_ctl *ctl;	/* in host memory, or NULL */
+	uint64_t timeout_ns;		/* of waits that give none; not 0 */
+	uint32_t flags;			/* GKV_DEV_* */
+	uint32_t page;			/* of PRPs in bytes: 4096, or what the daemon says */
+	uint32_t ticks_per_us;		/* of the device's clock: CUDA and C 1000, HIP 100 */
+	uint32_t rsvd;
+};
+
+/* Bytes of device memory that a queue of @depth takes. */
+static inline size_t gkv_dev_queue_size(uint32_t depth)
+{
+	size_t words = ((size_t)depth + 31) / 32, line = GKVD_LINE;
+
+	return sizeof(struct gkv_dev_queue) + (words * 4 + line - 1) / line * line +
+	       ((size_t)depth * 4 + line - 1) / line * line + depth * sizeof(struct gkvd_slot);
+}
+
+/*
+ * Fill @image, gkv_dev_queue_size() bytes, which the caller copies to device memory that is
+ * aligned to 128 bytes; on a device that shares the host's memory it is that memory. Any
+ * token of the queue from before is void. Returns 0, or -EINVAL.
+ */
+static inline int gkv_dev_queue_init(void *image, const struct gkv_dev_desc *d)
+{
+	struct gkv_dev_queue *q = (struct gkv_dev_queue *)image;
+	uint32_t n = d->depth - 1, line = GKVD_LINE, *bits, i;
+
+	if (d->size != sizeof(*d) || d->depth < 2 || d->depth > 65536 || !d->sq || !d->cq ||
+	    !d->sq_db || !d->cq_db || !d->timeout_ns || d->flags & ~GKV_DEV_CSUM ||
+	    !d->ticks_per_us || d->page < 4096 || d->page & (d->page - 1) || d->rsvd)
+		return -EINVAL;
+	memset(image, 0, gkv_dev_queue_size(d->depth));
+	q->sq = (uint8_t *)d->sq;
+	q->cq = (const uint8_t *)d->cq;
+	q->sq_db = d->sq_db;
+	q->cq_db = d->cq_db;
+	q->stopped = d->stopped;
+	q->ctl = d->ctl;
+	q->recip = ~(uint64_t)0 / d->depth;
+	q->timeout_ns = d->timeout_ns;
+	q->depth = d->depth;
+	q->flags = d->flags;
+	while ((1u << q->cid_bits) < d->depth)
+		q->cid_bits++;
+	q->ticks_per_us = d->ticks_per_us;
+	q->page = d->page;
+	q->n_words = (n + 31) / 32;
+	q->bits_off = (uint32_t)sizeof(*q);
+	q->runs_off = q->bits_off + (q->n_words * 4 + line - 1) / line * line;
+	q->slots_off = q->runs_off + (d->depth * 4 + line - 1) / line * line;
+	q->credits = n;
+	q->cq_head = GKVD_PHASE;
+	bits = (uint32_t *)((uint8_t *)image + q->bits_off);
+	for (i = 0; i < n; i++)
+		bits[i / 32] |= 1u << (i % 32);
+	return 0;
+}
+
+#endif
