@@ -137,14 +137,17 @@ class Host:
             if self.hooks and len(words) > 1 and words[0] in ("start", "wait", "stop", "run"):
                 return self.hooks.request(text)
             target, _, verb = words[0].rpartition("-")
-            if verb not in self.VERBS or target not in ("vram", "vram2", "ram", "disk", "disk2"):
+            if verb not in ("bytes", *self.VERBS) or \
+                    target not in ("vram", "vram2", "ram", "disk", "disk2"):
                 return f"unknown request {text!r}"
+            if target not in self.files:
+                return f"this machine has no {target}"
+            if verb == "bytes":
+                return self.bytes(self.files[target], int(words[1], 0), bytes.fromhex(words[2]))
             low, high = self.VERBS[verb]
             numbers = [int(word, 0) for word in words[1:]]
             if not low <= len(numbers) <= high or min(numbers[1:], default=0) < 0:
                 return f"{words[0]} takes {low} to {high} numbers"
-            if target not in self.files:
-                return f"this machine has no {target}"
             return getattr(self, verb)(self.files[target], *numbers)
         except (ValueError, IndexError, OSError) as error:
             return f"{text!r}: {error}"
@@ -166,6 +169,15 @@ class Host:
             got = os.pread(file.fileno(), 16, offset + at).hex(" ", 8) or "the end of the file"
         want = pattern(seed, start + at, 16).hex(" ", 8)
         return f"byte {at} of {length}, at {offset + at:#x}: {got} instead of {want}"
+
+    @staticmethod
+    def bytes(path, offset, want):
+        """TARGET-bytes OFFSET HEX: those bytes are at OFFSET."""
+        if not want:
+            return "no bytes prove nothing"
+        with open(path, "rb", buffering=0) as file:
+            got = os.pread(file.fileno(), len(want), offset)
+        return None if got == want else f"at {offset:#x} is {got.hex()}"
 
     @staticmethod
     def lacks(path, seed, length=None):

@@ -12,7 +12,9 @@
 #        selftests/vm/module.sh m32			the headers of uapi/ as 32-bit programs see them
 #        selftests/vm/module.sh libgkv OUT		libgkv.a and libgkv.so.0, with the root's compiler
 #        selftests/vm/module.sh programs OUT FILE...	static test programs OUT/NAME; those that
-#							include <gkv.h> have libgkv in them
+#							include <gkv.h> have libgkv in them,
+#							those that include "rig.h" what tests/lib
+#							has to start a daemon
 #
 # KERNEL is newest, stable or debug. A checker that did not truly run is a failure.
 set -euo pipefail
@@ -198,30 +200,37 @@ libgkv()
 		ar rcs ../libgkv.a *.o'
 }
 
-# helpers DIR: an archive of DIR/lib in $out, once; prints its name, or nothing if there is none.
+# helpers NAME DIR FILE...: an archive in $out of the files, which include those of DIR, once;
+# prints its name, or nothing if there are none.
 helpers()
 {
-	local dir=$1 archive=helpers-${1//\//-}.a
+	local dir=$2 archive=helpers-$1.a files
 
-	[ -n "$(find "$top/$dir/lib" -name '*.c' 2>/dev/null)" ] || return 0
+	shift 2
+	# shellcheck disable=SC2086,SC2068
+	files=$(cd "$top" && ls $@ 2>/dev/null) || return 0
 	if newer_than "$out/$archive" "$top/uapi" "$top/$dir" "$here"; then
 		rm -rf "$out/obj" "${out:?}/$archive"
 		mkdir -p "$out/obj"
 		# shellcheck disable=SC2016
-		VM_OUT=$out vm_in_root "$top" sh -ec 'archive=$1 lib=$2; shift 2
-			for file in "$lib"/*.c; do
+		VM_OUT=$out vm_in_root "$top" sh -ec 'archive=$1 files=$2; shift 2
+			for file in $files; do
 				"$@" -c -o "/media/obj/$(basename "$file" .c).o" "$file"
 			done
 			ar rcs "/media/$archive" /media/obj/*.o' sh \
-			"$archive" "$dir/lib" "${compile[@]}" -I"$dir" || return 1
+			"$archive" "$files" "${compile[@]}" -I"$dir" || return 1
 	fi
 	echo "$archive"
 }
 
-# programs: each C file is one program; a lib directory beside it is linked into each.
+# What of tests/lib needs uapi/ only: a daemon of a test's own, TAP, a client without libgkv.
+rig_sources="tests/lib/rig.c tests/lib/tap.c tests/lib/rawclient.c"
+
+# programs: each C file is one program; a lib directory beside it is linked into each, what is
+# needed of tests/lib into those that include "rig.h".
 programs()
 {
-	local file name dir archive="" last="" bad="" user="" library
+	local file name dir archive="" last="" bad="" user="" library rig
 	local -a inputs compile=(gcc-14 -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror
 		-Wno-unused-parameter -pthread -Iuapi -Ilib/include -Iselftests/vm
 		-I/rig/src/tools/testing/selftests)
@@ -236,7 +245,8 @@ programs()
 		dir=$(realpath --relative-to="$top" "$(dirname "$(realpath "$file")")")
 		file=$dir/$(basename "$file")
 		if [ "$dir" != "$last" ]; then
-			archive=$(helpers "$dir") || vm_die "$dir/lib does not compile"
+			archive=$(helpers "${dir//\//-}" "$dir" "$dir/lib/*.c") ||
+				vm_die "$dir/lib does not compile"
 			last=$dir
 		fi
 		inputs=("$top/uapi" "$top/$dir" "$here")
@@ -246,9 +256,16 @@ programs()
 			library=libgkv.a
 			cp -u "$user/$library" "$out"
 		fi
+		rig=""
+		if grep -q '^#include "rig\.h"' "$top/$file"; then
+			inputs+=("$top/tests/lib")
+			# shellcheck disable=SC2086
+			rig=$(helpers rig tests/lib $rig_sources) || vm_die "tests/lib does not compile"
+		fi
 		newer_than "$out/$name" "${inputs[@]}" || continue
-		VM_OUT=$out vm_in_root "$top" "${compile[@]}" -static -I"$dir" -o "/media/$name" "$file" \
-			${archive:+"/media/$archive"} ${library:+"/media/$library"} || bad+=" $file"
+		VM_OUT=$out vm_in_root "$top" "${compile[@]}" -static -I"$dir" ${rig:+-Itests/lib} \
+			-o "/media/$name" "$file" ${archive:+"/media/$archive"} ${rig:+"/media/$rig"} \
+			${library:+"/media/$library"} || bad+=" $file"
 	done
 	[ -z "$bad" ] || vm_die "these do not compile:$bad"
 }

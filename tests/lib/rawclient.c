@@ -66,6 +66,11 @@ static void head(struct gkv_msg_hdr *h, uint16_t type, size_t size)
 
 int raw_open(struct raw *r, const char *socket_path)
 {
+	return raw_open_with(r, socket_path, 0);
+}
+
+int raw_open_with(struct raw *r, const char *socket_path, uint64_t features)
+{
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct timeval limit = { .tv_sec = 30 * rig_slowdown() };
 	struct gkv_msg_hello hello = { 0 };
@@ -86,6 +91,7 @@ int raw_open(struct raw *r, const char *socket_path)
 
 	head(&hello.hdr, GKV_MSG_HELLO, sizeof(hello));
 	hello.version_min = hello.version_max = htole16(GKV_CTL_VERSION);
+	hello.features = htole64(features);
 	hello.db_len = htole64(r->doorbells_len);
 	snprintf(hello.name, sizeof(hello.name), "raw");
 	if (getrandom(hello.session, sizeof(hello.session), 0) != sizeof(hello.session))
@@ -122,49 +128,87 @@ int raw_data(struct raw *r, uint64_t iova)
 
 int raw_data_sized(struct raw *r, uint64_t iova, size_t len)
 {
-	struct gkv_msg_region_add m = { .id = htole32(1), .iova = htole64(iova),
-					.len = htole64(len) };
-	struct gkv_msg_reply reply;
 	void *map;
 
 	r->data_fd = raw_memfd(len, &map);
 	r->data = map;
 	r->data_len = len;
 	r->iova = iova;
-	head(&m.hdr, GKV_MSG_REGION_ADD, sizeof(m));
-	return raw_call(r, &m, sizeof(m), &r->data_fd, 1, &reply, sizeof(reply));
+	return raw_region(r, 1, iova, len, r->data_fd);
 }
 
-int raw_qp_open(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t flags)
+int raw_region(struct raw *r, uint32_t id, uint64_t iova, size_t len, int fd)
+{
+	struct gkv_msg_region_add m = { .id = htole32(id), .iova = htole64(iova),
+					.len = htole64(len) };
+	struct gkv_msg_reply reply;
+
+	head(&m.hdr, GKV_MSG_REGION_ADD, sizeof(m));
+	return raw_call(r, &m, sizeof(m), &fd, 1, &reply, sizeof(reply));
+}
+
+static const struct raw_part nowhere[GKVDRV_PARTS] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+
+static int qp_add(struct raw *r, struct raw_qp *qp, struct gkv_msg_qp_add *m,
+		  const struct raw_part *parts)
 {
 	/* Memory for what is asked, or for a small queue when that is absurd. */
-	uint32_t real = depth >= 2 && depth <= 65536 ? depth : 2;
+	uint32_t asked = le32toh(m->depth);
+	uint32_t real = asked >= 2 && asked <= 65536 ? asked : 2;
 	size_t sq = ROUND(real * sizeof(struct gkv_sqe)), cq = ROUND(real * sizeof(struct gkv_cqe));
-	struct gkv_msg_qp_add m = { .qid = htole32(qid), .depth = htole32(depth),
-				    .flags = htole32(flags) };
+	bool db = le32toh(m->mode) & GKV_MODE_DB;
+	const struct raw_part *p;
 	struct gkv_msg_qp_add_reply reply;
-	int fds[3], ret;
+	int fds[4], ret;
 	void *map;
 
 	memset(qp, 0, sizeof(*qp));
 	qp->len = sq + cq + ROUND(GKV_REC_LEN(real));
 	qp->fd = raw_memfd(qp->len, &map);
 	qp->base = map;
-	qp->sq = map;
-	qp->cq = (volatile struct gkv_cqe *)(qp->base + sq);
 	qp->rec = qp->base + sq + cq;
-	qp->qid = (uint16_t)qid;
+	qp->qid = (uint16_t)le32toh(m->qid);
 	qp->depth = real;
-	qp->flags = flags;
+	qp->flags = le32toh(m->flags);
 	qp->phase = 1;
-	m.cq_offset = htole64(sq);
-	m.rec_offset = htole64(sq + cq);
-	fds[0] = fds[1] = fds[2] = qp->fd;
-	head(&m.hdr, GKV_MSG_QP_ADD, sizeof(m));
-	ret = raw_call(r, &m, sizeof(m), fds, 3, &reply, sizeof(reply));
+	p = &parts[GKVDRV_SQ];
+	qp->sq = p->fd < 0 ? map : p->at;
+	m->sq_offset = htole64(p->fd < 0 ? 0 : p->offset);
+	fds[0] = p->fd < 0 ? qp->fd : p->fd;
+	p = &parts[GKVDRV_CQ];
+	qp->cq = p->fd < 0 ? (void *)(qp->base + sq) : p->at;
+	m->cq_offset = htole64(p->fd < 0 ? sq : p->offset);
+	fds[1] = p->fd < 0 ? qp->fd : p->fd;
+	m->rec_offset = htole64(sq + cq);
+	fds[2] = qp->fd;
+	p = &parts[GKVDRV_DB];
+	if (db && p->fd >= 0) {
+		qp->db = p->at;
+		m->db_offset = htole64(p->offset);
+	}
+	fds[3] = p->fd < 0 ? qp->fd : p->fd;
+	head(&m->hdr, GKV_MSG_QP_ADD, sizeof(*m));
+	ret = raw_call(r, m, sizeof(*m), fds, db ? 4 : 3, &reply, sizeof(reply));
 	if (ret)
 		raw_qp_free(qp);
 	return ret;
+}
+
+int raw_qp_open(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t flags)
+{
+	struct gkv_msg_qp_add m = { .qid = htole32(qid), .depth = htole32(depth),
+				    .flags = htole32(flags) };
+
+	return qp_add(r, qp, &m, nowhere);
+}
+
+int raw_qp_place(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t mode,
+		 const struct raw_part *parts)
+{
+	struct gkv_msg_qp_add m = { .qid = htole32(qid), .depth = htole32(depth),
+				    .mode = htole32(mode) };
+
+	return qp_add(r, qp, &m, parts);
 }
 
 void raw_qp_free(struct raw_qp *qp)
@@ -189,15 +233,21 @@ void raw_put(struct raw_qp *qp, const struct gkv_sqe *sqe)
 	qp->tail = (qp->tail + 1) % qp->depth;
 }
 
-static void ring(struct raw *r, size_t offset, uint32_t value)
+/* The SQ's doorbell, @n 0, or the CQ's, @n 1. */
+static void ring(const struct raw *r, const struct raw_qp *qp, unsigned int n, uint32_t value)
 {
-	__atomic_store_n((volatile uint32_t *)(r->doorbells + offset), htole32(value),
-			 __ATOMIC_RELEASE);
+	size_t stride = 4u << le16toh(r->limits.dstrd);
+	volatile uint8_t *db = qp->db ? qp->db : r->doorbells + 2 * qp->qid * stride;
+
+	/* Write-combined stores leave before it, and it does so at once. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n((volatile uint32_t *)(db + n * stride), htole32(value), __ATOMIC_RELEASE);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 void raw_ring(struct raw *r, struct raw_qp *qp)
 {
-	ring(r, GKV_SQ_TAIL_DB(qp->qid, le16toh(r->limits.dstrd)), qp->tail);
+	ring(r, qp, 0, qp->tail);
 }
 
 bool raw_take(struct raw *r, struct raw_qp *qp, struct gkv_cqe *cqe, unsigned int ms, bool move)
@@ -217,7 +267,7 @@ bool raw_take(struct raw *r, struct raw_qp *qp, struct gkv_cqe *cqe, unsigned in
 		qp->phase ^= 1;
 	}
 	if (move)
-		ring(r, GKV_CQ_HEAD_DB(qp->qid, le16toh(r->limits.dstrd)), qp->head);
+		ring(r, qp, 1, qp->head);
 	return true;
 }
 

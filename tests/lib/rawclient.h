@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <gkv/control.h>
+#include <gkv/gkvdrv.h>
 #include <gkv/nvme_kv.h>
 
 #define RAW_DATA_LEN (1u << 20)
@@ -28,6 +29,7 @@ struct raw_qp {
 	volatile struct gkv_sqe *sq;
 	volatile struct gkv_cqe *cq;
 	uint8_t *rec;
+	volatile uint8_t *db;	/* its doorbells, with GKV_MODE_DB; NULL: those of the session */
 	uint32_t tail;		/* SQ */
 	uint32_t head;		/* CQ */
 	uint8_t phase;
@@ -49,6 +51,8 @@ struct raw {
 
 /* Connect and say hello, with doorbells for every queue the daemon allows. */
 int raw_open(struct raw *r, const char *socket);
+/* The same, asking for @features. */
+int raw_open_with(struct raw *r, const char *socket, uint64_t features);
 void raw_close(struct raw *r);
 
 /*
@@ -63,8 +67,24 @@ int raw_ns_open(struct raw *r, uint32_t nsid, uint32_t flags);
 /* Register the data region at @iova: of RAW_DATA_LEN, or of @len bytes. */
 int raw_data(struct raw *r, uint64_t iova);
 int raw_data_sized(struct raw *r, uint64_t iova, size_t len);
+/* Register @len bytes of @fd, whatever that is, as region @id. */
+int raw_region(struct raw *r, uint32_t id, uint64_t iova, size_t len, int fd);
 /* @qid and @depth as they are: the daemon is to judge them. */
 int raw_qp_open(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t flags);
+
+/* Where a part of a queue pair lies. */
+struct raw_part {
+	int fd;			/* -1: where raw_qp_open() has it; the rest is not used then */
+	uint64_t offset;	/* in @fd */
+	void *at;		/* mapped */
+};
+
+/*
+ * The same with memory mode @mode, and @parts by GKVDRV_SQ, ...; the doorbells' is used with
+ * GKV_MODE_DB only. Whether the parts suit the mode is for the daemon to judge.
+ */
+int raw_qp_place(struct raw *r, struct raw_qp *qp, uint32_t qid, uint32_t depth, uint32_t mode,
+		 const struct raw_part *parts);
 void raw_qp_free(struct raw_qp *qp);
 int raw_id(struct raw *r, uint16_t type, uint32_t id);
 

@@ -41,13 +41,14 @@ uint64_t rig_now(void)
 
 unsigned int rig_slowdown(void)
 {
-	const char *san = getenv("GKV_SAN");
+	const char *san = getenv("GKV_SAN"), *slow = getenv("GKV_SLOW");
+	unsigned int n = slow ? (unsigned int)strtoul(slow, NULL, 0) : 1;
 
 	if (san && !strcmp(san, "address"))
-		return 3;
+		n *= 3;
 	if (san && !strcmp(san, "thread"))
-		return 6;
-	return 1;
+		n *= 6;
+	return n ? n : 1;
 }
 
 static void nap(void)

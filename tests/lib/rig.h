@@ -55,7 +55,7 @@ void rig_fini(struct rig *rig);
 /* Print the end of the daemon's log as TAP diagnostics. */
 void rig_show_log(const struct rig *rig);
 
-/* How much slower a sanitizer makes this build: 1, 3 or 6. */
+/* How much slower a sanitizer makes this build: 1, 3 or 6; times $GKV_SLOW, as in gkvtest.py. */
 unsigned int rig_slowdown(void);
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
