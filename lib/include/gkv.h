@@ -278,6 +278,18 @@ GKV_API int gkv_qp_reset(struct gkv_qp *qp);
  */
 GKV_API uint32_t gkv_qp_stopped(const struct gkv_qp *qp);
 
+/*
+ * Hand a queue pair with nothing outstanding over to device code; *@desc, whose size the
+ * caller has set, tells gkv_dev_queue_init() of gkv_device.h where it is, in addresses of
+ * this process. It must have GKV_QP_POLLED. gkv_submit() and gkv_poll() fail with -EBUSY from
+ * then on. gkv_qp_reset() drops what is outstanding and takes it back; that is also what
+ * ends quarantine there, and the only way on after GKV_DEV_LOST. It and gkv_qp_destroy() are
+ * called when no device code uses the queue pair.
+ * Errors: -EBUSY commands are outstanding; -EINVAL; -ENOTCONN the queue pair was lost.
+ */
+struct gkv_dev_desc;
+GKV_API int gkv_qp_device(struct gkv_qp *qp, struct gkv_dev_desc *desc);
+
 #define GKV_PART_SQ	0u
 #define GKV_PART_CQ	1u
 #define GKV_PART_DB	2u	/* doorbells */

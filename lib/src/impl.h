@@ -174,6 +174,7 @@ enum slot_state {
 
 /* What the data path has to do otherwise (gkv_qp.odd): GKV_MODE_SQ, _CQ, _DB, and */
 #define ODD_STOPPED	0x100u	/* seen that the daemon serves the queue pair no more */
+#define ODD_DEVICE	0x200u	/* device code has it: gkv_qp_device() */
 
 struct slot {
 	uint64_t user_data;
@@ -216,6 +217,7 @@ struct gkv_qp {
 	uint32_t epoch;			/* of the session when last scanned */
 	uint64_t spin_ns;
 	struct gkv_rec_hdr *rec;
+	struct gkv_dev_ctl *ctl;	/* behind the record; the keeper writes it */
 
 	/* Lists of segments and pages. */
 	uint32_t max_segs;
@@ -291,6 +293,11 @@ void gkvi_qp_fresh(struct gkv_qp *qp);
 int gkvi_qp_wipe(struct gkv_qp *qp);
 void gkvi_qp_free_all(struct gkv *g);
 void gkvi_wake(struct gkv_qp *qp);
+
+/* device.c */
+int gkvi_qp_device_err(const struct gkv_qp *qp);
+void gkvi_device_away(struct gkv *g, bool away);
+void gkvi_device_lost(struct gkv_qp *qp);
 
 /* qpmem.c */
 int gkvi_qp_memory(struct gkv *g, struct gkv_qp *qp, const struct gkv_qp_opts *o);

@@ -49,6 +49,7 @@ static bool keeper_poll(struct gkv *g, int fd, int ms)
 static void set_link(struct gkv_qp *qp, enum qp_link link)
 {
 	store_release(&qp->link, link);
+	gkvi_device_lost(qp);
 	/*
 	 * Its owner may be asleep, waiting for completions that will not come. If it is just
 	 * about to, it sleeps for one slice: the word belongs to it and the daemon.
@@ -156,6 +157,7 @@ static void reconnect(struct gkv *g)
 
 	pthread_mutex_lock(&g->lock);
 	store_release(&g->up, 0);
+	gkvi_device_away(g, true);
 	close(g->fd);
 	g->fd = -1;
 	if (g->flags & GKV_CONNECT_NO_RECONNECT)
@@ -173,6 +175,7 @@ static void reconnect(struct gkv *g)
 				/* Timeouts start anew from here. */
 				store_release(&g->epoch, g->epoch + 1);
 				wake_all(g);
+				gkvi_device_away(g, false);
 				store_release(&g->up, 1);
 				pthread_cond_broadcast(&g->back);
 				pthread_mutex_unlock(&g->lock);

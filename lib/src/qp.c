@@ -41,7 +41,7 @@ void gkvi_qp_fresh(struct gkv_qp *qp)
 	qp->cq_head = 0;
 	qp->phase = 1;
 	qp->next_scan = 0;
-	qp->odd &= ~ODD_STOPPED;
+	qp->odd &= ~(ODD_STOPPED | ODD_DEVICE);
 }
 
 /*
@@ -281,10 +281,11 @@ int gkv_qp_destroy(struct gkv_qp *qp)
 	pthread_mutex_lock(&g->lock);
 	/* With nothing outstanding there is nothing to wait for a daemon that is away. */
 	if (load_acquire(&qp->link) == QP_LIVE && !g->dead &&
-	    (qp->outstanding || load_relaxed(&g->up))) {
+	    (qp->outstanding || (qp->odd & ODD_DEVICE) || load_relaxed(&g->up))) {
 		ret = qp_request(qp, GKV_MSG_QP_DEL);
 		/* Lost at a hand-over meanwhile: nobody serves it any more. */
-		if (ret && (load_acquire(&qp->link) != QP_LIVE || g->dead || !qp->outstanding))
+		if (ret && (load_acquire(&qp->link) != QP_LIVE || g->dead ||
+			    (!qp->outstanding && !(qp->odd & ODD_DEVICE))))
 			ret = 0;
 	}
 	if (!ret) {

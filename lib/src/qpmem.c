@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <gkv_device/queue.h>
+
 #include "provider.h"
 
 #define ALIGN_4K(n)	(((size_t)(n) + 4095) & ~(size_t)4095)
@@ -132,11 +134,12 @@ static uint32_t list_pages(const struct gkv_qp *qp)
 
 static int map_host(struct gkv_qp *qp)
 {
-	size_t page = qp->page, off;
+	size_t page = qp->page, ctl_off, off;
 
 	qp->cq_off = ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_sqe));
 	qp->rec_off = qp->cq_off + ALIGN_4K((size_t)qp->depth * sizeof(struct gkv_cqe));
-	off = qp->rec_off + GKV_REC_LEN(qp->depth);
+	ctl_off = (qp->rec_off + GKV_REC_LEN(qp->depth) + 63) & ~(size_t)63;
+	off = ctl_off + sizeof(*qp->ctl);
 	qp->list_off = (off + page - 1) & ~(page - 1);
 	qp->list_pages = list_pages(qp);
 	qp->map_len = qp->list_off + qp->list_pages * page;
@@ -155,6 +158,7 @@ static int map_host(struct gkv_qp *qp)
 	qp->sq = qp->map;
 	qp->cq = (struct gkv_cqe *)((char *)qp->map + qp->cq_off);
 	qp->rec = (struct gkv_rec_hdr *)((char *)qp->map + qp->rec_off);
+	qp->ctl = (struct gkv_dev_ctl *)((char *)qp->map + ctl_off);
 	qp->list = (uint8_t *)qp->map + qp->list_off;
 	qp->list_iova = (uintptr_t)qp->list;
 	return 0;

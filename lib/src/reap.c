@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) uint32_t take(struct gkv_qp *qp, st
 	return n;
 }
 
-/* With parts in VRAM, which may be gone. */
+/* With parts in VRAM, which may be gone, or in the hands of device code. */
 static __attribute__((noinline)) uint32_t reap_vram(struct gkv_qp *qp, struct gkv_comp *comps,
 						    uint32_t max)
 {
@@ -109,6 +109,8 @@ static __attribute__((noinline)) uint32_t reap_vram(struct gkv_qp *qp, struct gk
 		    (load_acquire(&qp->link) != QP_LIVE && gkvi_qp_gone(qp));
 	uint32_t head = qp->cq_head, n;
 
+	if (qp->odd & ODD_DEVICE)
+		return 0;
 	if (!(qp->mode & GKV_MODE_CQ))
 		n = take(qp, comps, max, false);
 	else if (!gone)
@@ -124,7 +126,7 @@ static uint32_t reap(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 {
 	uint32_t head = qp->cq_head, n;
 
-	if (unlikely(qp->odd & (GKV_MODE_CQ | GKV_MODE_DB)))
+	if (unlikely(qp->odd & (GKV_MODE_CQ | GKV_MODE_DB | ODD_DEVICE)))
 		return reap_vram(qp, comps, max);
 	n = take(qp, comps, max, false);
 	if (head != qp->cq_head)
@@ -134,7 +136,7 @@ static uint32_t reap(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 
 /* ---- Timeouts ---- */
 
-static uint64_t timeout_of(const struct gkv_qp *qp, uint32_t nsid)
+uint64_t gkvi_timeout(const struct gkv_qp *qp, uint32_t nsid)
 {
 	const struct gkv *g = qp->g;
 	uint32_t n;
@@ -229,7 +231,7 @@ static uint32_t scan(struct gkv_qp *qp, uint64_t now, struct gkv_comp *comps, ui
 		if (s->state != SLOT_BUSY)
 			continue;
 		if (!s->deadline || (restart && !qp->timeout_ns)) {
-			uint64_t t = timeout_of(qp, s->nsid), step = t / 8;
+			uint64_t t = gkvi_timeout(qp, s->nsid), step = t / 8;
 
 			if (step < NSEC_PER_MSEC)
 				step = NSEC_PER_MSEC;
@@ -298,6 +300,8 @@ static uint32_t lost(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 
 int gkvi_qp_unlinked(struct gkv_qp *qp)
 {
+	if (qp->odd & ODD_DEVICE)
+		return gkvi_qp_device_err(qp);
 	switch (load_acquire(&qp->link)) {
 	case QP_DEAD:
 		return gkvi_err(-ENOTCONN, "queue pair %u was lost with its daemon or its memory",
@@ -320,6 +324,8 @@ int gkv_poll(struct gkv_qp *qp, struct gkv_comp *comps, uint32_t max)
 	if (likely(n)) {
 		if (likely(qp->polls % CLOCK_BUSY || n == max))
 			return (int)n;
+	} else if (unlikely(qp->odd & ODD_DEVICE)) {
+		return gkvi_qp_device_err(qp);
 	} else if (unlikely(load_acquire(&qp->link) == QP_LOST)) {
 		/* What was posted before has been reaped above, or is there now. */
 		n = reap(qp, comps, max);

@@ -8,5 +8,7 @@
 int gkvi_qp_unlinked(struct gkv_qp *qp);
 /* The same to one that is stopped: -ENODEV or -EIO. */
 int gkvi_qp_stopped_err(const struct gkv_qp *qp);
+/* How long a command to @nsid may take, in ns; 0: to any namespace. */
+uint64_t gkvi_timeout(const struct gkv_qp *qp, uint32_t nsid);
 
 #endif

@@ -30,7 +30,8 @@ static inline uint32_t room(const struct gkv_qp *qp)
 
 uint32_t gkv_qp_room(const struct gkv_qp *qp)
 {
-	return load_relaxed(&qp->link) == QP_LIVE && !(qp->odd & ODD_STOPPED) ? room(qp) : 0;
+	return load_relaxed(&qp->link) == QP_LIVE && !(qp->odd & (ODD_STOPPED | ODD_DEVICE)) ?
+		       room(qp) : 0;
 }
 
 uint32_t gkv_qp_outstanding(const struct gkv_qp *qp)
@@ -183,7 +184,7 @@ static inline void submitted(struct gkv_qp *qp, uint32_t n, uint32_t tail)
 	qp->stats.submitted += n;
 }
 
-/* gkv_submit() to a queue pair that is stopped, or has its SQ or doorbells in VRAM. */
+/* gkv_submit() to a queue pair that is stopped, or device code's, or in part in VRAM. */
 static __attribute__((noinline)) int submit_odd(struct gkv_qp *qp, const struct gkv_cmd *cmds,
 						uint32_t n)
 {
@@ -191,6 +192,8 @@ static __attribute__((noinline)) int submit_odd(struct gkv_qp *qp, const struct 
 	struct gkv_sqe sqe = { 0 };	/* gcc -O3 does not see that pack() fills it */
 	int ret;
 
+	if (qp->odd & ODD_DEVICE)
+		return gkvi_qp_device_err(qp);
 	/* Before memory is touched that may be gone. */
 	if (gkv_qp_stopped(qp))
 		return gkvi_qp_stopped_err(qp);
