@@ -47,6 +47,19 @@ uint64_t gkv_sim_clock(void);
 }
 #endif
 
+/* For values that are often not used, of the right type. */
+GKV_DEV_FN uint32_t gkv_sim_rmw32(uint32_t *p, enum gkv_sim_rmw op, uint32_t old, uint32_t v,
+				  unsigned int order, GKV_SIM_AT)
+{
+	return (uint32_t)gkv_sim_rmw(p, 4, op, old, v, order, file, line);
+}
+
+GKV_DEV_FN uint64_t gkv_sim_rmw64(uint64_t *p, enum gkv_sim_rmw op, uint64_t old, uint64_t v,
+				  unsigned int order, GKV_SIM_AT)
+{
+	return gkv_sim_rmw(p, 8, op, old, v, order, file, line);
+}
+
 /* The width of what @p points to, which must be @n. */
 #define GKV_SIM_W(p, n)	((unsigned int)sizeof(char[sizeof(*(p)) == (n) ? (n) : -1]))
 
@@ -55,8 +68,7 @@ uint64_t gkv_sim_clock(void);
 #define GKV_SIM_ST(bits, p, v, order) \
 	gkv_sim_store((p), GKV_SIM_W(p, bits / 8), (v), (order), GKV_SIM_HERE)
 #define GKV_SIM_RMW(bits, p, op, old, v, order) \
-	((uint##bits##_t)gkv_sim_rmw((p), GKV_SIM_W(p, bits / 8), (op), (old), (v), (order), \
-				     GKV_SIM_HERE))
+	gkv_sim_rmw##bits((p), (op), (old), (v), (order), GKV_SIM_HERE)
 
 #define GKV_SIM_SYS_RELAXED	(GKV_SIM_RELAXED | GKV_SIM_SYS)
 #define GKV_SIM_SYS_ACQUIRE	(GKV_SIM_ACQUIRE | GKV_SIM_SYS)
