@@ -121,6 +121,17 @@ void kvb_qp_memory_gone(struct kvb_qp *qp);
 /* Start commands of a predecessor. Returns how many. */
 unsigned int kvb_qp_recover(struct kvb_qp *qp);
 
+/*
+ * Stop fetching; @m is sent to control once nothing is outstanding. With @drop, what
+ * completes from now on is not posted.
+ */
+void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m, bool drop);
+
+/* Use the session's current regions from now on; on the queue pair's reactor. */
+void kvb_qp_set_regions(struct kvb_qp *qp, struct kvb_region_set *set);
+
+/* ---- post.c ---- */
+
 /* An operation of the queue pair is over, on the queue pair's reactor. */
 void kvb_qp_finish(struct kvb_op *op);
 
@@ -133,11 +144,14 @@ void kvb_qp_record_handed(struct kvb_op *op);
 /* The result is final; on the operation's reactor. */
 void kvb_qp_record_done(struct kvb_op *op);
 
-/*
- * Stop fetching; @m is sent to control once nothing is outstanding. With @drop, what
- * completes from now on is not posted.
- */
-void kvb_qp_drain(struct kvb_qp *qp, struct kvb_msg *m, bool drop);
+/* An operation that was over at once and has no record entry; not counted as outstanding. */
+void kvb_qp_express(struct kvb_op *op);
+
+/* Say in the record why nothing comes any more, once that is so, and wake who waits for it. */
+void kvb_qp_tell_stopped(struct kvb_qp *qp);
+
+/* If nothing is outstanding, send the message of kvb_qp_drain(). */
+void kvb_qp_answer_drain(struct kvb_qp *qp);
 
 /* Called with every command that fails, on its reactor; set before any runs. */
 extern void (*kvb_note_error)(uint16_t qid, const struct kvb_op *op);
@@ -145,8 +159,10 @@ extern void (*kvb_note_error)(uint16_t qid, const struct kvb_op *op);
 /* Wake a client that sleeps on the futex, if anything was posted. */
 void kvb_qp_wake(struct kvb_qp *qp);
 
+/* ---- recover.c ---- */
+
 /*
- * Take over a record (core/recover.c). Control thread. Checks it like any input and
+ * Take over a record. Control thread. Checks it like any input and
  * computes where its rings stand. Returns 0 or a negative errno with text.
  */
 int kvb_qp_load_record(struct kvb_qp *qp, struct kvb_err *err);
@@ -154,13 +170,20 @@ int kvb_qp_load_record(struct kvb_qp *qp, struct kvb_err *err);
 /* Fresh record, zeroed rings and doorbells. */
 void kvb_qp_init_record(struct kvb_qp *qp);
 
-/* Use the session's current regions from now on; on the queue pair's reactor. */
-void kvb_qp_set_regions(struct kvb_qp *qp, struct kvb_region_set *set);
-
 static inline bool kvb_qp_rung(struct kvb_qp *qp)
 {
 	qp->tail = kvb_read_doorbell(qp->sq_db);
 	return qp->tail != qp->sq_head;
+}
+
+/* Is memory that it needs gone? */
+static inline bool kvb_qp_dead(const struct kvb_qp *qp)
+{
+	for (int i = 0; i < 3; i++) {
+		if (qp->dead[i] && atomic_load_explicit(qp->dead[i], memory_order_relaxed))
+			return true;
+	}
+	return false;
 }
 
 #endif
