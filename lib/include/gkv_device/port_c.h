@@ -3,6 +3,7 @@
 #ifndef GKV_DEVICE_PORT_C_H
 #define GKV_DEVICE_PORT_C_H
 
+#include <sched.h>
 #include <time.h>
 
 #define GKV_DEV_FN	static inline __attribute__((unused))
@@ -88,7 +89,11 @@ GKV_DEV_FN uint64_t gkvd_clock(void)
 /* Turn @i of a loop that waits. */
 GKV_DEV_FN void gkvd_spin(uint32_t i)
 {
-	(void)i;
+	/* Threads may be more than processors, and what this one waits for need one. */
+	if (i >= 64) {
+		sched_yield();
+		return;
+	}
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #endif
