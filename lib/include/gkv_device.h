@@ -26,5 +26,6 @@
 #include "gkv_device/command.h"
 #include "gkv_device/submit.h"
 #include "gkv_device/wait.h"
+#include "gkv_device/crc32c.h"
 
 #endif

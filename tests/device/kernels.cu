@@ -35,6 +35,11 @@ GLOBAL void exec(struct gkv_dev_queue *q, const struct gkv_dev_cmd *c, struct gk
 	gkv_dev_exec(q, c, 0, r);
 }
 
+GLOBAL void crc32c(struct gkv_dev_queue *q, const void *data, uint32_t len, uint32_t *crc)
+{
+	*crc = gkv_dev_crc32c(q, gkvd_active(), data, len);
+}
+
 GLOBAL void batch(struct gkv_dev_queue *q, const struct gkv_dev_cmd *c, uint32_t n,
 		  gkv_dev_token *t, struct gkv_dev_result *r)
 {

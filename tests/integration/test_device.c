@@ -232,6 +232,43 @@ static void test_batch(struct world *w)
 	free(r);
 }
 
+/* The device's checksum against the library's; and one that travels with the value. */
+static void test_crc(struct world *w)
+{
+	const uint32_t lens[] = { 0, 1, 3, 4, 127, 128, 129, 4095, 4096, 100000, 2 * VALUE };
+	uint32_t good = 0, n = 0, crc;
+	struct gkv_dev_result r;
+	struct gkv_dev_cmd c;
+	bool ok;
+
+	open_queue(w, 4, GKV_QP_CSUM);
+	for (uint32_t i = 0; i < 2 * LANES * VALUE; i++)
+		w->buf[i] = (uint8_t)(i * 2654435761u >> 13);
+	for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		for (uint32_t off = 0; off < 5; off++, n++)
+			good += gkv_dev_crc32c(w->q, 1, w->buf + off, lens[i]) ==
+				gkv_crc32c(0, w->buf + off, lens[i]);
+	}
+	tap_ok(good == n, "crc32c of %u values", n);
+	crc = gkv_dev_crc32c(w->q, 1, w->buf, VALUE - 1);
+	c = gkv_dev_store(2, 99, 0, 8, (uintptr_t)w->buf, VALUE - 1);
+	c.crc = crc ^ 1;
+	ok = gkv_dev_exec(w->q, &c, 0, &r) == GKV_DEV_DONE && r.status;
+	tap_ok(ok, "a Store with a wrong checksum is refused: %03xh", r.status);
+	c.crc = crc;
+	ok = gkv_dev_exec(w->q, &c, 0, &r) == GKV_DEV_DONE && !r.status;
+	c = gkv_dev_retrieve(2, 99, 0, 8, (uintptr_t)w->buf + VALUE, VALUE);
+	ok = ok && gkv_dev_exec(w->q, &c, 0, &r) == GKV_DEV_DONE && !r.status && r.has_crc &&
+	     r.crc == crc && r.len == VALUE - 1;
+	tap_ok(ok && gkv_dev_verify(w->q, 1, w->buf + VALUE, VALUE, &r) == 1,
+	       "a Retrieve brings the checksum, and the value has it");
+	w->buf[VALUE + 5000] ^= 0x10;
+	tap_ok(!gkv_dev_verify(w->q, 1, w->buf + VALUE, VALUE, &r) &&
+	       gkv_dev_verify(w->q, 1, w->buf + VALUE, 10, &r) == -1,
+	       "a changed bit is seen, a value that is not whole not judged");
+	close_queue(w);
+}
+
 /* A deadline that passes: the slot stays taken until the answer is there. */
 static void test_deadline(struct world *w)
 {
@@ -323,6 +360,7 @@ int main(void)
 	test_lanes(&w, 5, 2);
 	test_lanes(&w, 1024, 3);
 	test_batch(&w);
+	test_crc(&w);
 	test_deadline(&w);
 	test_restart(&w);
 	test_lost(&w);

@@ -32,7 +32,24 @@ static inline size_t gkv_dev_queue_size(uint32_t depth)
 	size_t words = ((size_t)depth + 31) / 32, line = GKVD_LINE;
 
 	return sizeof(struct gkv_dev_queue) + (words * 4 + line - 1) / line * line +
-	       ((size_t)depth * 4 + line - 1) / line * line + depth * sizeof(struct gkvd_slot);
+	       ((size_t)depth * 4 + line - 1) / line * line + depth * sizeof(struct gkvd_slot) +
+	       GKVD_CRC_WORDS * 4;
+}
+
+GKV_DEV_BOTH_FN void gkvd_crc_init(uint32_t *t)
+{
+	uint32_t i, k, c;
+
+	for (i = 0; i < 256; i++) {
+		for (c = i, k = 0; k < 8; k++)
+			c = c >> 1 ^ (c & 1 ? GKVD_CRC_POLY : 0);
+		t[i] = c;
+	}
+	for (i = 256; i < GKVD_CRC_POWERS; i++)
+		t[i] = t[i - 256] >> 8 ^ t[t[i - 256] & 255];
+	/* x^8, and then each the square of the one before. */
+	for (t += GKVD_CRC_POWERS, t[0] = 1u << 23, i = 1; i < 32; i++)
+		t[i] = gkvd_crc_mul(t[i - 1], t[i - 1]);
 }
 
 /*
@@ -68,6 +85,8 @@ static inline int gkv_dev_queue_init(void *image, const struct gkv_dev_desc *d)
 	q->bits_off = (uint32_t)sizeof(*q);
 	q->runs_off = q->bits_off + (q->n_words * 4 + line - 1) / line * line;
 	q->slots_off = q->runs_off + (d->depth * 4 + line - 1) / line * line;
+	q->crc_off = q->slots_off + d->depth * (uint32_t)sizeof(struct gkvd_slot);
+	gkvd_crc_init((uint32_t *)((uint8_t *)image + q->crc_off));
 	q->credits = n;
 	q->cq_head = GKVD_PHASE;
 	bits = (uint32_t *)((uint8_t *)image + q->bits_off);

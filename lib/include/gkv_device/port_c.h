@@ -7,6 +7,7 @@
 #include <time.h>
 
 #define GKV_DEV_FN	static inline __attribute__((unused))
+#define GKV_DEV_BOTH_FN	GKV_DEV_FN
 
 #define gkvd_ld32_relaxed_dev(p)	__atomic_load_n((p), __ATOMIC_RELAXED)
 #define gkvd_ld32_acquire_dev(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)

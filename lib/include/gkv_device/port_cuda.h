@@ -12,6 +12,7 @@
 #endif
 
 #define GKV_DEV_FN	static __inline__ __attribute__((device, unused))
+#define GKV_DEV_BOTH_FN	static __inline__ __attribute__((device, host, unused))
 
 #define GKVD_LD(bits, order, scope, reg)						\
 GKV_DEV_FN uint##bits##_t gkvd_ld##bits##_##order##_##scope(const uint##bits##_t *p)	\

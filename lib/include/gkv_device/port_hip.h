@@ -9,6 +9,7 @@
 #define GKV_DEVICE_PORT_HIP_H
 
 #define GKV_DEV_FN	static __inline__ __attribute__((device, unused))
+#define GKV_DEV_BOTH_FN	static __inline__ __attribute__((device, host, unused))
 
 #define GKVD_DEV	__HIP_MEMORY_SCOPE_AGENT
 #define GKVD_SYS	__HIP_MEMORY_SCOPE_SYSTEM

@@ -8,6 +8,7 @@
 #define GKV_DEVICE_PORT_SIM_H
 
 #define GKV_DEV_FN	static inline __attribute__((unused))
+#define GKV_DEV_BOTH_FN	GKV_DEV_FN
 
 /* Orders. */
 #define GKV_SIM_RELAXED	0x00

@@ -77,8 +77,7 @@ struct gkv_dev_queue {
 	uint32_t ticks_per_us;		/* of gkvd_clock() */
 	uint32_t n_words;		/* of the bitmap of free slots */
 	uint32_t page;			/* of PRPs, in bytes */
-	uint32_t bits_off, runs_off, slots_off;	/* of the arrays behind, in bytes */
-	uint32_t rsvd;
+	uint32_t bits_off, runs_off, slots_off, crc_off;	/* of the arrays behind, in bytes */
 	uint8_t pad0[2 * GKVD_LINE - 7 * 8 - 10 * 4 - 8];
 
 	uint32_t credits;
@@ -119,6 +118,31 @@ GKV_DEV_FN uint32_t *gkvd_runs(struct gkv_dev_queue *q)
 GKV_DEV_FN struct gkvd_slot *gkvd_slot(struct gkv_dev_queue *q, uint32_t idx)
 {
 	return (struct gkvd_slot *)((uint8_t *)q + q->slots_off) + idx;
+}
+
+/*
+ * Tables of crc32c: remainders of each byte with 0 to 3 zero bytes behind it, then x^(8 * 2^k)
+ * for each k below 32.
+ */
+#define GKVD_CRC_POLY	0x82f63b78u
+#define GKVD_CRC_POWERS	1024u
+#define GKVD_CRC_WORDS	(GKVD_CRC_POWERS + 32u)
+
+/* @a * @b modulo the polynomial; bit 31 is x^0. */
+GKV_DEV_BOTH_FN uint32_t gkvd_crc_mul(uint32_t a, uint32_t b)
+{
+	uint32_t r = 0;
+
+	for (; a; a <<= 1) {
+		r ^= a & 0x80000000 ? b : 0;
+		b = b >> 1 ^ (b & 1 ? GKVD_CRC_POLY : 0);
+	}
+	return r;
+}
+
+GKV_DEV_FN const uint32_t *gkvd_crc_tables(const struct gkv_dev_queue *q)
+{
+	return (const uint32_t *)((const uint8_t *)q + q->crc_off);
 }
 
 /* Where entry @pos of all entries ever lies in a ring. */
