@@ -110,6 +110,11 @@ static int make_pages(struct gkv_provider *p, struct gkv_why *why)
 		return gkv_refuse(why, ret, GKVDRV_WHY_NOMEM,
 				  "%s: no memory to describe the pages of BAR %d",
 				  pci_name(p->pdev), p->bar);
+	case -EEXIST:
+		/* The core adds section by section, and keeps those before one that fails. */
+		return gkv_refuse(why, ret, GKVDRV_WHY_CLAIMED,
+				  "%s: the kernel ran out of memory for BAR %d before, and left some of it behind until the next boot (error %d)",
+				  pci_name(p->pdev), p->bar, ret);
 	default:
 		return gkv_refuse(why, ret, GKVDRV_WHY_CLAIMED,
 				  "%s: the kernel makes no pages of BAR %d: error %d",
