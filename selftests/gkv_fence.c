@@ -19,10 +19,8 @@ FIXTURE_SETUP(fence)
 {
 	struct exporter_make how = { .len = MIB, .fence = EXPORTER_FENCE_KERNEL };
 
-	if (!kernel_has_p2pdma())
-		SKIP(return, "this kernel has no CONFIG_PCI_P2PDMA");
-	if (!getenv("GKV_VRAM2_BDF"))
-		SKIP(return, "this machine has no second VRAM device");
+	if (exporter_missing())
+		SKIP(return, "%s", exporter_missing());
 	self->gkv = gkv_open();
 	ASSERT_GE(self->gkv, 0);
 	self->exporter = exporter_start(&self->bdf);
@@ -35,12 +33,9 @@ FIXTURE_SETUP(fence)
 
 FIXTURE_TEARDOWN(fence)
 {
-	struct exporter_state s;
-
 	close(self->buf);
 	EXPECT_EQ(0, wait_used(self->gkv, self->provider, 0));
-	EXPECT_TRUE(eventually((s = exporter_state(self->exporter, -1)).buffers == 0));
-	EXPECT_EQ(0u, s.attached + s.mapped + s.pinned);
+	EXPECT_TRUE(exporter_idle(self->exporter));
 	EXPECT_EQ(0, exporter_stop(self->exporter, self->bdf));
 	close(self->gkv);
 }

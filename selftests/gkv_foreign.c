@@ -18,10 +18,8 @@ FIXTURE_SETUP(foreign)
 {
 	uint64_t start, end;
 
-	if (!kernel_has_p2pdma())
-		SKIP(return, "this kernel has no CONFIG_PCI_P2PDMA");
-	if (!getenv("GKV_VRAM2_BDF"))
-		SKIP(return, "this machine has no second VRAM device");
+	if (exporter_missing())
+		SKIP(return, "%s", exporter_missing());
 	self->gkv = gkv_open();
 	ASSERT_GE(self->gkv, 0);
 	self->exporter = exporter_start(&self->bdf);

@@ -124,6 +124,8 @@ int gkv_set_attr(const char *name, uint64_t value);
 
 /* ---- The test exporter, on the second VRAM device ---- */
 
+/* Why this machine has none, to skip a test; NULL if it may have. */
+const char *exporter_missing(void);
 /* Loads it and binds it; its descriptor, or -ENODEV on a machine with one device. */
 int exporter_start(const char **bdf);
 /* Unbinds and unloads it: fails while a buffer of it is left. */
@@ -132,6 +134,8 @@ int exporter_stop(int exporter, const char *bdf);
 int exporter_make(int exporter, uint32_t layout, uint64_t offset, uint64_t len);
 int exporter_make_as(int exporter, struct exporter_make *how);
 struct exporter_state exporter_state(int exporter, int fd);
+/* Until nobody has a buffer attached, pinned or mapped; whether that is so within ten seconds. */
+bool exporter_idle(int exporter);
 
 /* ---- Time ---- */
 

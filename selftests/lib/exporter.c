@@ -2,6 +2,13 @@
 /* The test exporter of dma-bufs (exporter/), on the second VRAM device. */
 #include "gkvtest.h"
 
+const char *exporter_missing(void)
+{
+	if (!kernel_has_p2pdma())
+		return "this kernel has no CONFIG_PCI_P2PDMA";
+	return getenv("GKV_VRAM2_BDF") ? NULL : "this machine has no second VRAM device";
+}
+
 int exporter_start(const char **bdf)
 {
 	int rc, fd;
@@ -50,6 +57,18 @@ struct exporter_state exporter_state(int exporter, int fd)
 	if (ioctl(exporter, EXPORTER_STATE, &s))
 		s.buffers = s.attached = s.pinned = s.mapped = ~0u;
 	return s;
+}
+
+static bool idle_now(int exporter)
+{
+	struct exporter_state s = exporter_state(exporter, -1);
+
+	return s.attached + s.pinned + s.mapped == 0;
+}
+
+bool exporter_idle(int exporter)
+{
+	return eventually(idle_now(exporter));
 }
 
 int region_import(int gkv, uint32_t provider, int dmabuf, uint64_t offset, uint64_t len)
