@@ -173,7 +173,8 @@ GKV_API size_t gkv_mem_len(const struct gkv_mem *mem);
  * Allocate @len bytes (rounded up to pages), zeroed, in the memory of carve-out @provider
  * and register them. The IOVA is the address of the mapping.
  * Errors: as above, and -ENOMEM or -ENOSPC nothing left there, or a limit; -ENOENT there is
- * no such provider; -EXDEV a disk of an open namespace cannot reach it.
+ * no such provider; -EXDEV a disk of an open namespace cannot reach it; -ETIMEDOUT such a disk
+ * does not answer, and may still write to the first page.
  */
 GKV_API int gkv_mem_alloc_vram(struct gkv *g, uint32_t provider, size_t len,
 			       struct gkv_mem **mem);

@@ -200,6 +200,8 @@ GKV_ASSERT_SIZE(gkv_msg_ns_open_reply, 312);
  *
  * Descriptors: the memory: a memfd, or a region of /dev/gkv. -EXDEV when a disk that a
  * namespace of the session lies on cannot do DMA to it, -ENODEV when it is revoked.
+ * -ETIMEDOUT when such a disk does not answer: it may still write to the first page. -EBUSY
+ * when that is so of an earlier request. GKV_MSG_NS_OPEN asks the same, the other way round.
  */
 struct gkv_msg_region_add {
 	struct gkv_msg_hdr hdr;
