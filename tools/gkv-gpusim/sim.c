@@ -217,3 +217,11 @@ void sim_step(void)
 	else
 		threads_spin(8);
 }
+
+/* A step of a thread is taken to be this long. */
+#define NS_PER_STEP 100u
+
+uint64_t sim_now_step(void)
+{
+	return sim_now->conf.lockstep ? sim_now->step : gkv_sim_clock() / NS_PER_STEP;
+}

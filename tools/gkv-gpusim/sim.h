@@ -86,6 +86,8 @@ void sim_progress(void);
 uint64_t sim_random(uint64_t n);
 /* One step that does nothing. */
 void sim_step(void);
+/* Steps so far; where lanes are threads, so many times 100 ns. */
+uint64_t sim_now_step(void);
 
 /*
  * Sites: places of the source that access memory. They are those of the process, over all
