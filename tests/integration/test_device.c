@@ -41,9 +41,13 @@ struct world {
 /* One command. A slot that is free belongs to who runs: let it be somebody else's turn. */
 static uint32_t exec(struct world *w, const struct gkv_dev_cmd *c, struct gkv_dev_result *r)
 {
-	uint32_t end = gkv_dev_exec(w->q, c, 0, r);
+	uint32_t end;
 
-	sched_yield();
+	/* A mutation that the daemon had begun when it was killed: the outcome is not known. */
+	do {
+		end = gkv_dev_exec(w->q, c, 0, r);
+		sched_yield();
+	} while (end == GKV_DEV_DONE && r->status == GKV_SC_TRANSIENT);
 	return end;
 }
 
