@@ -44,6 +44,18 @@ has()
 	[ "$n" -eq "$2" ] || echo "# $n instructions, want $2: $3"
 }
 
+# cost KERNEL...: instructions of each, so that a change of them is seen.
+cost()
+{
+	local text= k
+
+	for k; do
+		text+=", $k $(code "$k" |
+			grep -c -E '^[[:space:]]+(@!?%p[0-9]+[[:space:]]+)?[a-z]+[a-z0-9_.]*[[:space:]].*[^:]$')"
+	done
+	echo "# note: $chip: instructions: ${text#, }"
+}
+
 # compile NAME COMMAND...: to assembly in $asm; no warnings.
 compile()
 {
@@ -78,12 +90,14 @@ for chip in sm_70 sm_80; do
 	compile $chip "$CLANG" -x cuda --cuda-device-only --cuda-gpu-arch=$chip -nocudainc \
 		-nocudalib -Wall -Wextra -Werror -Wno-unknown-cuda-version -S
 	ptx
+	cost pack publish reap crc32c
 done
 for chip in gfx90a gfx1030; do
 	compile $chip "$CLANG" -x hip --cuda-device-only --offload-arch=$chip -nogpuinc \
 		-nogpulib -Wall -Wextra -Werror -S
 	has pack 4 '(flat|global)_store_dwordx4' "an entry is four stores of 16 bytes"
 	has reap 1 '(flat|global)_load_dwordx4 .* glc' "an entry is loaded at once, past the cache"
+	cost pack publish reap crc32c
 done
 if command -v nvcc >/dev/null; then
 	oldest=$(nvcc --list-gpu-arch | sort -V | grep -v -x -E 'compute_([1-6].)' | head -n 1)
