@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For tests only: a PCI driver that exports its function's memory BAR as dma-bufs, as a GPU's
- * would, in one piece or in many, and that fails, moves and revokes when it is told to. It
- * drives what is bound to it by driver_override.
+ * dma-bufs of a function's BAR, in one piece or in many, or of system memory; with steps that fail,
+ * a fence, and an end that comes when it is asked for.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/dma-buf.h>
 #include <linux/dma-fence.h>
 #include <linux/dma-resv.h>
-#include <linux/file.h>
-#include <linux/kref.h>
-#include <linux/miscdevice.h>
-#include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
-#include <linux/uaccess.h>
-#include <linux/wait.h>
 
-#include "exporter.h"
+#include "buffer.h"
 
 #define BAR 2
 
@@ -34,20 +25,9 @@ struct fence {
 	spinlock_t lock;
 };
 
-struct buffer {
-	struct list_head node;
-	struct dma_buf *dmabuf;
-	struct exporter_make how;
-	struct page *page;		/* EXPORTER_SYSTEM */
-	atomic_t attached, pinned, mapped;
-	wait_queue_head_t unmapped;
-	struct dma_fence *fence;	/* or NULL */
-	bool revoked;			/* dma_resv */
-};
-
-static DEFINE_MUTEX(lock);		/* what follows */
-static LIST_HEAD(buffers);
-static struct pci_dev *function;
+DEFINE_MUTEX(exporter_lock);
+LIST_HEAD(exporter_buffers);
+struct pci_dev *exporter_function;
 
 /* ---- dma-buf ---- */
 
@@ -115,7 +95,7 @@ static void put_piece(struct scatterlist *sg, u64 address, u64 len)
 
 static void put_pieces(const struct buffer *b, struct sg_table *sgt)
 {
-	u64 start = pci_bus_address(function, BAR) + b->how.offset, len = b->how.len;
+	u64 start = pci_bus_address(exporter_function, BAR) + b->how.offset, len = b->how.len;
 	struct scatterlist *sg = sgt->sgl;
 	unsigned int i, n = sgt->nents;
 
@@ -220,9 +200,9 @@ static void op_release(struct dma_buf *dmabuf)
 {
 	struct buffer *b = dmabuf->priv;
 
-	mutex_lock(&lock);
+	mutex_lock(&exporter_lock);
 	list_del(&b->node);
-	mutex_unlock(&lock);
+	mutex_unlock(&exporter_lock);
 	if (b->fence) {
 		dma_fence_signal(b->fence);
 		dma_fence_put(b->fence);
@@ -242,7 +222,7 @@ static const struct dma_buf_ops ops = {
 	.release = op_release,
 };
 
-static int take_back(struct buffer *b)
+int buffer_take_back(struct buffer *b)
 {
 	struct dma_resv *resv = b->dmabuf->resv;
 
@@ -253,11 +233,18 @@ static int take_back(struct buffer *b)
 	return wait_event_timeout(b->unmapped, !atomic_read(&b->mapped), 10 * HZ) ? 0 : -ETIMEDOUT;
 }
 
-/* ---- /dev/gkv-exporter ---- */
+void buffer_move(struct buffer *b)
+{
+	dma_resv_lock(b->dmabuf->resv, NULL);
+	invalidate(b->dmabuf);
+	dma_resv_unlock(b->dmabuf->resv);
+}
+
+/* ---- Making one ---- */
 
 static int check(const struct exporter_make *how)
 {
-	if (!function)
+	if (!exporter_function)
 		return -ENODEV;
 	if (!how->len || !PAGE_ALIGNED(how->offset | how->len) || how->len > 1ull << 40 ||
 	    how->layout > EXPORTER_SHORT || how->fail > EXPORTER_FAIL_NULL ||
@@ -271,13 +258,13 @@ static int check(const struct exporter_make *how)
 	return 0;
 }
 
-/* Caller holds the lock. */
-static int make(struct exporter_make *how)
+static int make_buffer(const struct exporter_make *how, struct dma_buf **dmabuf)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct buffer *b;
 	int ret;
 
+	lockdep_assert_held(&exporter_lock);
 	ret = check(how);
 	if (ret)
 		return ret;
@@ -305,48 +292,30 @@ static int make(struct exporter_make *how)
 		kfree(b);
 		return ret;
 	}
-	list_add(&b->node, &buffers);
+	list_add(&b->node, &exporter_buffers);
+	*dmabuf = b->dmabuf;
 	return 0;
 }
 
-static int ioctl_make(struct exporter_make __user *arg)
+struct dma_buf *buffer_make(const struct exporter_make *how)
 {
-	struct exporter_make how;
-	struct dma_buf *dmabuf = NULL;
+	struct dma_buf *dmabuf;
 	int ret;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
-		return -EFAULT;
-	mutex_lock(&lock);
-	ret = make(&how);
-	if (!ret)
-		dmabuf = list_first_entry(&buffers, struct buffer, node)->dmabuf;
-	mutex_unlock(&lock);
+	mutex_lock(&exporter_lock);
+	ret = make_buffer(how, &dmabuf);
+	mutex_unlock(&exporter_lock);
 	if (ret)
-		return ret;
+		return ERR_PTR(ret);
 	ret = add_fence(dmabuf->priv);
 	if (ret) {
 		dma_buf_put(dmabuf);
-		return ret;
+		return ERR_PTR(ret);
 	}
-	how.fd = dma_buf_fd(dmabuf, how.flags & O_CLOEXEC);
-	if (how.fd < 0) {
-		dma_buf_put(dmabuf);
-		return how.fd;
-	}
-	return copy_to_user(arg, &how, sizeof(how)) ? -EFAULT : 0;
+	return dmabuf;
 }
 
-static void add_state(struct exporter_state *s, struct buffer *b)
-{
-	s->buffers++;
-	s->attached += atomic_read(&b->attached);
-	s->pinned += atomic_read(&b->pinned);
-	s->mapped += atomic_read(&b->mapped);
-}
-
-/* The dma-buf behind a descriptor, with a reference, if it is one of these. */
-static struct dma_buf *ours(int fd)
+struct dma_buf *buffer_get(int fd)
 {
 	struct dma_buf *dmabuf = dma_buf_get(fd);
 
@@ -355,163 +324,3 @@ static struct dma_buf *ours(int fd)
 	dma_buf_put(dmabuf);
 	return ERR_PTR(-EINVAL);
 }
-
-static int ioctl_state(struct exporter_state __user *arg)
-{
-	struct exporter_state s, out = { };
-	struct dma_buf *dmabuf;
-	struct buffer *b;
-
-	if (copy_from_user(&s, arg, sizeof(s)))
-		return -EFAULT;
-	out.fd = s.fd;
-	if (s.fd >= 0) {
-		dmabuf = ours(s.fd);
-		if (IS_ERR(dmabuf))
-			return PTR_ERR(dmabuf);
-		add_state(&out, dmabuf->priv);
-		dma_buf_put(dmabuf);
-	} else {
-		mutex_lock(&lock);
-		list_for_each_entry(b, &buffers, node)
-			add_state(&out, b);
-		mutex_unlock(&lock);
-	}
-	return copy_to_user(arg, &out, sizeof(out)) ? -EFAULT : 0;
-}
-
-static int ioctl_on_buffer(unsigned int cmd, int fd)
-{
-	struct dma_buf *dmabuf = ours(fd);
-	struct buffer *b;
-	int ret = 0;
-
-	if (IS_ERR(dmabuf))
-		return PTR_ERR(dmabuf);
-	b = dmabuf->priv;
-	switch (cmd) {
-	case EXPORTER_REVOKE:
-		ret = take_back(b);
-		break;
-	case EXPORTER_MOVE:
-		dma_resv_lock(dmabuf->resv, NULL);
-		invalidate(dmabuf);
-		dma_resv_unlock(dmabuf->resv);
-		break;
-	default:
-		if (b->fence)
-			dma_fence_signal(b->fence);
-		else
-			ret = -EINVAL;
-		break;
-	}
-	dma_buf_put(dmabuf);
-	return ret;
-}
-
-static long exporter_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
-{
-	switch (cmd) {
-	case EXPORTER_MAKE:
-		return ioctl_make((void __user *)arg);
-	case EXPORTER_STATE:
-		return ioctl_state((void __user *)arg);
-	case EXPORTER_REVOKE:
-	case EXPORTER_MOVE:
-	case EXPORTER_SIGNAL:
-		return ioctl_on_buffer(cmd, arg);
-	default:
-		return -ENOTTY;
-	}
-}
-
-static const struct file_operations exporter_fops = {
-	.owner = THIS_MODULE,
-	.unlocked_ioctl = exporter_ioctl,
-};
-
-static struct miscdevice exporter_misc = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "gkv-exporter",
-	.fops = &exporter_fops,
-	.mode = 0600,
-};
-
-/* ---- The function ---- */
-
-static int exporter_probe(struct pci_dev *pdev, const struct pci_device_id *id)
-{
-	int ret = pcim_enable_device(pdev);
-
-	if (ret)
-		return ret;
-	mutex_lock(&lock);
-	if (function)
-		ret = -EBUSY;
-	else
-		function = pdev;
-	mutex_unlock(&lock);
-	return ret;
-}
-
-/* As a GPU's driver: what it exported goes before it does. */
-static void exporter_remove(struct pci_dev *pdev)
-{
-	struct dma_buf *dmabuf;
-	struct buffer *b;
-
-	do {
-		dmabuf = NULL;
-		mutex_lock(&lock);
-		function = NULL;
-		list_for_each_entry(b, &buffers, node) {
-			/* One that is on its way out needs nothing. */
-			if (!READ_ONCE(b->revoked) && get_file_active(&b->dmabuf->file)) {
-				dmabuf = b->dmabuf;
-				break;
-			}
-		}
-		mutex_unlock(&lock);
-		if (dmabuf) {
-			if (take_back(dmabuf->priv))
-				dev_err(&pdev->dev, "an importer does not unmap\n");
-			dma_buf_put(dmabuf);
-		}
-	} while (dmabuf);
-}
-
-static const struct pci_device_id exporter_ids[] = {
-	{ }
-};
-
-static struct pci_driver exporter_driver = {
-	.name = "gkv-exporter",
-	.id_table = exporter_ids,
-	.probe = exporter_probe,
-	.remove = exporter_remove,
-};
-
-static int __init exporter_init(void)
-{
-	int ret = misc_register(&exporter_misc);
-
-	if (ret)
-		return ret;
-	ret = pci_register_driver(&exporter_driver);
-	if (ret)
-		misc_deregister(&exporter_misc);
-	return ret;
-}
-
-static void __exit exporter_exit(void)
-{
-	pci_unregister_driver(&exporter_driver);
-	misc_deregister(&exporter_misc);
-}
-
-module_init(exporter_init);
-module_exit(exporter_exit);
-
-MODULE_DESCRIPTION("Test exporter of dma-bufs");
-MODULE_LICENSE("GPL");
-MODULE_INFO(import_ns, "DMA_BUF");
