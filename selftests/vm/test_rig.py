@@ -141,6 +141,10 @@ class Suite:
                     # One line in the wrong place, as a misdirected write leaves it.
                     ("ram-fill 8 50000000 64 640", True), ("ram-lacks 8", False),
                     ("ram-lacks 8 640", True), ("ram-has 8 50000000 64", False),
+                    ("ram-bytes 12341 " + whole[1:6].hex(), True),
+                    ("ram-bytes 12341 " + whole[2:6].hex(), False),
+                    ("ram-bytes 12341", False), ("ram-bytes 12341 xy", False),
+                    ("ram-bytes 67108863 0000", False), ("vram-bytes 0 00", False),
                     ("ram-fill 5 67108864 1", False), ("ram-has 5 0 0", False),
                     ("vram-has 5 0 64", False), ("ram-eats 5", False), ("ram-has", False),
                     ("ram-has x 0 64", False), ("ram-has 5 -64 64", False), ("", False)):
