@@ -41,9 +41,7 @@ static struct shared {
 	_Atomic uint64_t told_at;	/* ns: the victim knows */
 	_Atomic uint32_t faults;	/* SIGBUS in the victims */
 	_Atomic bool stop;		/* neighbours are to end */
-	struct {
-		_Atomic uint64_t done;
-	} neighbours[3];
+	_Atomic uint64_t done[3];	/* exchanges of each neighbour */
 } *shared;
 
 /* In a child: says which condition does not hold, and fails. */
@@ -131,7 +129,7 @@ static int neighbour(unsigned int n, uint32_t mode, int dmabuf)
 	NEED(client_open(&c, mode, dmabuf) == 0);
 	for (; !atomic_load(&shared->stop); i++) {
 		NEED(exchange(&c, i % KEYS, i) == 0);
-		atomic_fetch_add(&shared->neighbours[n].done, 1);
+		atomic_fetch_add(&shared->done[n], 1);
 	}
 	NEED(!gkv_qp_stopped(c.qp) && gkv_reconnects(c.g) == 0);
 	gkv_close(c.g);
@@ -297,22 +295,15 @@ static int victim(uint32_t mode, int dmabuf)
 
 /* ---- Rounds ---- */
 
-struct job {
-	bool victim;
-	unsigned int n;
-	uint32_t mode;
-	int dmabuf;
-};
-
-static pid_t start(const struct job *job)
+/* The victim, or neighbour @n; a process of its own. */
+static pid_t start(int n, uint32_t mode, int dmabuf)
 {
 	pid_t pid;
 
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		int rc = job->victim ? victim(job->mode, job->dmabuf) :
-				       neighbour(job->n, job->mode, job->dmabuf);
+		int rc = n < 0 ? victim(mode, dmabuf) : neighbour(n, mode, dmabuf);
 
 		fflush(stdout);
 		_exit(rc);
@@ -355,7 +346,7 @@ static bool all_went_on(void *arg)
 	struct progress *p = arg;
 
 	for (unsigned int i = 0; i < p->n; i++)
-		if (atomic_load(&shared->neighbours[i].done) < p->from[i] + 3)
+		if (atomic_load(&shared->done[i]) < p->from[i] + 3)
 			return false;
 	return true;
 }
@@ -371,20 +362,19 @@ static bool one_round(enum way way, uint32_t mode, unsigned int round, struct pr
 {
 	static uint64_t seed = 0x10570000;
 	const char *target = way == UNBOUND ? "vram" : "vram2";
-	struct job job = { .victim = true, .mode = mode, .dmabuf = -1 };
 	unsigned long long at;
+	int status, dmabuf = -1;
 	pid_t pid;
 	bool good;
-	int status;
 
 	/* Its values lie in what goes, too, or in host memory. */
 	if (round % 2)
-		job.mode |= GKV_MODE_DATA;
+		mode |= GKV_MODE_DATA;
 	if (way == TAKEN_BACK)
-		job.dmabuf = exporter_make(exporter, EXPORTER_PLAIN, (4 + round % 8) * MIB, LEN);
+		dmabuf = exporter_make(exporter, EXPORTER_PLAIN, (4 + round % 8) * MIB, LEN);
 	atomic_store(&shared->bar_offset, 0);
 	atomic_store(&shared->told_at, 0);
-	pid = start(&job);
+	pid = start(-1, mode, dmabuf);
 	if (!within(20000, under_way, NULL)) {
 		tap_diag("round %u: the client does not get under way: %#x", round,
 			 status_of(pid, WNOHANG));
@@ -395,14 +385,14 @@ static bool one_round(enum way way, uint32_t mode, unsigned int round, struct pr
 	at = atomic_load(&shared->bar_offset) - 1;
 	sleep_ms(round * 7 % 31);
 	atomic_store(&shared->lost_at, rig_now());
-	good = lose(way, job.dmabuf);
+	good = lose(way, dmabuf);
 	if (!good)
 		tap_diag("round %u: the memory does not go: errno %d", round, errno);
 	/* It is somebody else's from here on. */
 	good &= gkv_host_ask("%s-fill %#llx %#llx %#lx", target, (unsigned long long)++seed, at,
 			     LEN) == 0;
 	for (unsigned int i = 0; i < p->n; i++)
-		p->from[i] = atomic_load(&shared->neighbours[i].done);
+		p->from[i] = atomic_load(&shared->done[i]);
 	status = status_of(pid, 0);
 	if (status) {
 		tap_diag("round %u: the client ends with status %#x", round, status);
@@ -423,7 +413,7 @@ static bool one_round(enum way way, uint32_t mode, unsigned int round, struct pr
 		provider = vram_provider(gkv);
 		good &= provider > 0;
 	} else {
-		close(job.dmabuf);
+		close(dmabuf);
 	}
 	return good;
 }
@@ -448,16 +438,11 @@ static void every_part(enum way way)
 	/* In host memory, in memory of the exporter's, and in the carve-out where that stays. */
 	struct progress p = { .n = way == UNBOUND ? 2 : 3 };
 	int dmabuf = exporter_make(exporter, EXPORTER_PLAIN, 0, LEN), bad = 0;
-	struct job jobs[3] = {
-		{ .n = 0, .mode = 0, .dmabuf = -1 },
-		{ .n = 1, .mode = 0xf, .dmabuf = dmabuf },
-		{ .n = 2, .mode = 0xf, .dmabuf = -1 },
-	};
 	pid_t pids[3];
 
 	atomic_store(&shared->stop, false);
 	for (unsigned int i = 0; i < p.n; i++)
-		pids[i] = start(&jobs[i]);
+		pids[i] = start(i, i ? GKV_MODE_MASK : 0, i == 1 ? dmabuf : -1);
 	rounds(way, GKV_MODE_SQ, "an SQ", &p);
 	rounds(way, GKV_MODE_CQ, "a CQ", &p);
 	rounds(way, GKV_MODE_DB, "doorbells", &p);
