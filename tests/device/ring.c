@@ -121,6 +121,7 @@ void ring_result(struct ring *r, uint32_t id, uint32_t i, const struct gkv_dev_r
 	uint64_t key = key_of(r, id, i), *value = r->values[key - 1];
 	struct gkv_dev_cmd c = ring_cmd(r, id, i);
 
+	sim_progress();
 	r->ended[key - 1] = res->end;
 	if (res->end == GKV_DEV_TIMEDOUT) {
 		l->timedout++;

@@ -55,7 +55,8 @@ struct ring {
 	uint8_t *executed;		/* times, of each command */
 	uint8_t *ended;			/* how, of each command */
 	struct ring_batch *batches;
-	uint32_t hold;
+	uint32_t hold;			/* the daemon answers nothing while it is set */
+	uint32_t over;			/* lanes that have ended, where a kernel counts them */
 };
 
 /* Ends the test when there is no memory. */

@@ -100,7 +100,7 @@ static uint64_t load(const void *p, unsigned int size, struct sim_site *at)
 static void store(void *p, unsigned int size, uint64_t v, struct sim_site *at)
 {
 	if (step_to(at)) {
-		if (native_load(p, size, 0) != v)
+		if (sim_self->wave->agent && native_load(p, size, 0) != v)
 			sim_now->progress = sim_now->step;
 		if (sim_now->mem) {
 			mem_store(sim_now->mem, sim_self, p, size, v, effective(at));
@@ -158,8 +158,6 @@ uint64_t gkv_sim_rmw(void *p, unsigned int size, enum gkv_sim_rmw op, uint64_t o
 	} else {
 		was = native_rmw(p, size, op, old, v, effective(at));
 	}
-	if (native_load(p, size, 0) != was)
-		sim_now->progress = sim_now->step;
 	return was;
 }
 
@@ -224,6 +222,9 @@ static uint64_t meet(struct meet m, struct sim_site *at)
 
 	if (!l)
 		return m.value;
+	/* Without it, lanes neither order their accesses nor wait. */
+	if (at->weakened)
+		return 0;
 	l->meet = m;
 	l->at = at;
 	if (sim_now->conf.lockstep)

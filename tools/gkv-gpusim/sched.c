@@ -57,6 +57,7 @@ void lockstep_spin(struct sim_site *at)
 {
 	if (!sim_self->wave->agent)
 		lane_to(sim_self, LANE_SPIN);
+	sim_self->turn = sim_now->step;
 	lockstep_yield(at);
 }
 
@@ -72,7 +73,7 @@ void lockstep_meet(struct lane *l)
 		sim_fail("%s", wrong);
 	} else if (meet_all(l)) {
 		meet_complete(w, mask);
-		if (sim_now->mem && l->meet.kind == MEET_SYNC && !l->at->weakened)
+		if (sim_now->mem && l->meet.kind == MEET_SYNC)
 			mem_join(w, mask);
 		for (uint64_t rest = mask; rest; rest &= rest - 1)
 			lane_to(&w->lanes[__builtin_ctzll(rest)], LANE_READY);
@@ -181,6 +182,8 @@ int lockstep_run(struct sim *s)
 	memcpy(run, s->waves, sizeof(run));
 	memcpy(agents, s->waves + s->nwaves, s->nagents * sizeof(agents[0]));
 	d.agent_share = shares[sim_below(&s->rnd, 4)];
+	if (s->conf.agent_share)
+		d.agent_share = s->conf.agent_share;
 	d.burst = bursts[sim_below(&s->rnd, 4)];
 	while ((d.nrun || d.nagents) && !s->failed) {
 		step(s, &d);

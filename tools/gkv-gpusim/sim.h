@@ -43,6 +43,7 @@ struct sim_conf {
 	uint64_t watchdog;	/* steps without progress that make a livelock (2,000,000) */
 	uint64_t max_steps;	/* of the whole run (1 << 40) */
 	uint64_t tick;		/* clock ticks of a step (1) */
+	uint32_t agent_share;	/* lockstep: one step of so many is an agent's (2 to 64) */
 	bool jitter;		/* threads: give way at random accesses */
 };
 
@@ -80,7 +81,10 @@ void sim_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool sim_failed(void);
 /* All lanes have ended, or the run failed. */
 bool sim_stopping(void);
-/* Something happened: no livelock. Changes of simulated memory are noticed without. */
+/*
+ * Something happened: no livelock. Lanes that start or end, and what agents store, is noticed
+ * without; what lanes store is not: they also take locks and give them back in vain.
+ */
 void sim_progress(void);
 /* Random numbers of the run, below @n. */
 uint64_t sim_random(uint64_t n);
@@ -107,7 +111,7 @@ struct sim_site {
 
 /* All with an order that can be weakened, linked by @next. Not while lanes run. */
 struct sim_site *sim_sites(void);
-/* From now on its accesses are relaxed; a fence or gkvd_sync() orders nothing. */
+/* From now on its accesses are relaxed; a fence or gkvd_sync() does nothing. */
 void sim_weaken(struct sim_site *site);
 void sim_restore_all(void);
 /* "file:line load acquire sys"; valid until the next call. */

@@ -41,6 +41,7 @@ struct lane {
 	struct meet meet;
 	struct coro coro;
 	struct view *view;	/* what it has seen of weak memory */
+	uint64_t turn;		/* step of its last gkvd_spin() */
 
 	/* Threads only. */
 	pthread_t thread;

@@ -44,6 +44,7 @@ struct mem {
 	uint32_t ntab, ncells;
 	uint32_t nids;
 	uint64_t stale;		/* one load in so many may see an older store */
+	bool stubborn;		/* each sees the oldest it may, until its lane spins again */
 	struct vec sc;
 	struct msg rmw[2];	/* what the read-modify-write under way has read */
 };
@@ -60,6 +61,7 @@ struct mem *mem_new(struct sim *s)
 	m->tab = calloc(m->ntab, sizeof(struct cell *));
 	m->nids = 1;
 	m->stale = stale[sim_below(&s->rnd, 5)];
+	m->stubborn = !sim_below(&s->rnd, 4);
 	if (m->tab)
 		return m;
 	free(m);
@@ -213,12 +215,17 @@ static void check_store(struct cell *c, struct lane *l)
 /* Index of the store a load by @l sees. */
 static uint32_t choose(struct mem *m, struct cell *c, struct lane *l)
 {
+	bool stubborn = m->stubborn && !l->wave->agent;
 	uint32_t seen = vec_get(&l->view->cur, c->id), first = 0;
-	uint64_t now = m->sim->step;
+	uint64_t now = m->sim->step, since;
 
-	while (first + 1 < c->n && (c->msgs[first].ts < seen ||
-				    c->msgs[first + 1].step + m->sim->conf.stale_steps < now))
+	/* Stores before this step have arrived. */
+	since = stubborn ? l->turn : now - (now < m->sim->conf.stale_steps ? now :
+									m->sim->conf.stale_steps);
+	while (first + 1 < c->n && (c->msgs[first].ts < seen || c->msgs[first + 1].step < since))
 		first++;
+	if (stubborn)
+		return first;
 	if (first + 1 == c->n || sim_below(&m->sim->rnd, m->stale))
 		return c->n - 1;
 	return first + (uint32_t)sim_below(&m->sim->rnd, c->n - first);
