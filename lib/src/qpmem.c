@@ -66,7 +66,8 @@ int gkvi_qp_doorbells(struct gkv_qp *qp)
  */
 int gkvi_qp_wipe(struct gkv_qp *qp)
 {
-	memset(qp->map, 0, qp->list_off);
+	/* Not what follows the record: that is the keeper's. */
+	memset(qp->map, 0, qp->rec_off + GKV_REC_LEN(qp->depth));
 	if (!(qp->mode & GKV_MODE_DB)) {
 		store_release(qp->sq_db, 0);
 		store_release(qp->cq_db, 0);
