@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char *const sims_policy_names[SIM_NPOLICIES] = {
-	"random", "worst", "its", "first", "together",
+	"random", "worst", "its", "first", "together", "starve",
 };
 
 struct sim *sims_new(struct sim_conf conf)

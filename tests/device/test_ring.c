@@ -91,20 +91,6 @@ static void test_1023(void **state)
 	ring_free(r);
 }
 
-static void test_4096_lanes(void **state)
-{
-	struct sim_conf sim = { .waves = SIMS_MANY / 32, .lanes = 32, .lockstep = true };
-
-	(void)state;
-	for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
-		sim.policy = p;
-		sim.seed = p;
-		run_one(sim, (struct ring_conf){ .depth = 256, .each = 1 }, ring_exec_kernel);
-	}
-	sim.lockstep = false;
-	run_one(sim, (struct ring_conf){ .depth = 256, .each = 1 }, ring_exec_kernel);
-}
-
 /* The daemon pauses, or is killed between any two accesses and goes on from its record. */
 static void test_stalls_and_kills(void **state)
 {
@@ -128,7 +114,6 @@ int main(void)
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_1023),
-		cmocka_unit_test(test_4096_lanes),
 		cmocka_unit_test(test_stalls_and_kills),
 	};
 

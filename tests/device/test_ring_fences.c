@@ -7,6 +7,7 @@
 #include "ring.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Completions taken by others than those that wait for them ---- */
@@ -50,6 +51,25 @@ static void roles_kernel(void *arg, uint32_t id)
 	}
 }
 
+/* Each lane waits for its own, where the first may not have rung yet. */
+static void batch_wait_kernel(void *arg, uint32_t id)
+{
+	struct ring *r = arg;
+	uint32_t lanes = r->sim_conf.lanes, base = id / lanes * lanes, n;
+	uint64_t mask = ((uint64_t)1 << lanes) - 1;
+	struct ring_batch *b = &r->batches[id / lanes];
+
+	for (uint32_t i = 0; i < r->conf.each; i++) {
+		b->cmds[id - base] = ring_cmd(r, id, i);
+		gkvd_sync(mask);
+		n = gkv_dev_submit_batch(r->q, mask, b->cmds, lanes, b->tokens);
+		if (n < lanes)
+			sim_fail("no room, where fewer lanes than entries have one command each");
+		gkv_dev_wait(r->q, b->tokens[id - base], 0, &b->results[id - base]);
+		ring_result(r, id, i, &b->results[id - base]);
+	}
+}
+
 /* ---- A daemon that goes away and comes back ---- */
 
 #define AWAY_TIMEOUT	3000u
@@ -90,8 +110,16 @@ static const struct scene {
 	  ring_wait_kernel, false },
 	{ "batch, depth 5", { .waves = 2, .lanes = 4 }, { .depth = 5, .each = 4 },
 	  ring_batch_kernel, false },
+	{ "batch and wait, depth 9", { .waves = 2, .lanes = 4 }, { .depth = 9, .each = 4 },
+	  batch_wait_kernel, false },
+	{ "wait together, depth 9", { .waves = 2, .lanes = 4 }, { .depth = 9, .each = 4 },
+	  ring_wait_kernel, false },
+	{ "full batches, depth 4", { .waves = 3, .lanes = 4, .stubborn = true },
+	  { .depth = 4, .each = 6 }, ring_batch_kernel, false },
 	{ "poll, depth 7", { .waves = 3, .lanes = 2 }, { .depth = 7, .each = 4 },
 	  ring_poll_kernel, false },
+	{ "full groups, depth 4", { .waves = 3, .lanes = 4, .stubborn = true },
+	  { .depth = 4, .each = 6 }, ring_exec_kernel, false },
 	{ "roles, depth 4", { .waves = 4, .lanes = 3 }, { .depth = 4, .each = 20 },
 	  roles_kernel, false },
 	{ "away, depth 5", { .waves = 2, .lanes = 2, .agent_share = 2 },
@@ -136,9 +164,11 @@ static bool fails(const struct scene *scene, uint64_t seed)
 
 static void test_whole(void **state)
 {
+	uint64_t seeds = SIMS_RUNS(getenv("GKV_LONG") ? 1000u : 30u);
+
 	(void)state;
 	for (size_t i = 0; i < NSCENES; i++) {
-		for (uint64_t seed = 0; seed < SIMS_RUNS(30); seed++) {
+		for (uint64_t seed = 0; seed < seeds; seed++) {
 			if (!fails(&scenes[i], seed))
 				continue;
 			print_message("# %s, seed %llu: %s\n", scenes[i].name,
@@ -166,6 +196,32 @@ static bool notices(const struct sim_site *site)
 	return false;
 }
 
+/*
+ * What the simulator has no say in, by the text of the line or of the one before: words that the
+ * host sets for the lanes to see and that nothing else hangs on (but what is seen of the epoch
+ * follows from what is seen of the daemon's being away), and results, which are plain memory.
+ */
+static const char *exempt(const struct sim_site *site)
+{
+	static const char *const texts[] = {
+		"&q->ctl->epoch", "&q->ctl->lost", "(q->stopped)", "may read all results",
+	};
+	char line[2][256] = { "", "" };
+	FILE *f = fopen(site->file, "r");
+	int n = 0;
+
+	if (!f)
+		return NULL;
+	while (n < site->line && fgets(line[n % 2], sizeof(line[0]), f))
+		n++;
+	fclose(f);
+	for (size_t i = 0; n == site->line && i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (strstr(line[0], texts[i]) || strstr(line[1], texts[i]))
+			return texts[i];
+	}
+	return NULL;
+}
+
 static void test_each(void **state)
 {
 	unsigned int sites = 0, missed = 0;
@@ -174,12 +230,17 @@ static void test_each(void **state)
 	for (struct sim_site *site = sim_sites(); site; site = site->next) {
 		if (!strstr(site->file, "gkv_device/"))
 			continue;
+		if (exempt(site)) {
+			print_message("# not tried: %s (%s)\n", sim_site_name(site),
+				      exempt(site));
+			continue;
+		}
 		sites++;
 		sim_weaken(site);
 		missed += !notices(site);
 		sim_restore_all();
 	}
-	assert_true(sites > 10);
+	assert_true(sites > 20);
 	assert_int_equal(missed, 0);
 }
 

@@ -208,7 +208,7 @@ static void test_groups(void **state)
 		} else {
 			/* Alone, all together, and in between. */
 			assert_true(g.sizes[1] > 0 && g.sizes[3] > 0);
-			assert_true(p == SIM_ITS || g.sizes[LANES] > 0);
+			assert_true(p == SIM_ITS || p == SIM_STARVE || g.sizes[LANES] > 0);
 		}
 	}
 	memset(&g, 0, sizeof(g));
@@ -267,6 +267,49 @@ static void test_spinlock(void **state)
 	sims_good((struct sim_conf){ .waves = 8, .lanes = 4 }, spinlock_kernel, &l);
 	assert_int_equal(l.sum, 32);
 	assert_int_equal(l.wrong, 0);
+}
+
+/* The first lane of a group tells the others, which wait for it, perhaps without it. */
+static void branch_kernel(void *arg, uint32_t id)
+{
+	uint32_t *told = arg;
+	uint64_t mask = gkvd_active();
+
+	(void)id;
+	if (gkvd_lane() == gkvd_first(mask))
+		gkvd_st32_release_dev(told, 1);
+	for (uint32_t i = 0; !gkvd_ld32_acquire_dev(told); i++)
+		gkvd_spin(i);
+}
+
+static void met_kernel(void *arg, uint32_t id)
+{
+	uint32_t *told = arg;
+	uint64_t mask = gkvd_active();
+
+	(void)id;
+	if (gkvd_lane() == gkvd_first(mask))
+		gkvd_st32_release_dev(told, 1);
+	gkvd_sync(mask);
+	for (uint32_t i = 0; !gkvd_ld32_acquire_dev(told); i++)
+		gkvd_spin(i);
+}
+
+static void test_branch(void **state)
+{
+	struct sim_conf c = { .waves = 1, .lanes = 4, .lockstep = true, .policy = SIM_STARVE,
+			      .watchdog = 10000 };
+	unsigned int hangs = 0;
+
+	(void)state;
+	for (c.seed = 0; c.seed < 50; c.seed++) {
+		uint32_t told = 0;
+
+		hangs += sims_fails(sims_new(c), branch_kernel, &told, "livelock");
+		told = 0;
+		sims_good(c, met_kernel, &told);
+	}
+	assert_true(hangs > 0);
 }
 
 static void report_kernel(void *arg, uint32_t id)
@@ -400,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_collectives),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_spinlock),
+		cmocka_unit_test(test_branch),
 		cmocka_unit_test(test_report),
 		cmocka_unit_test(test_seeds),
 		cmocka_unit_test(test_agent_threads),

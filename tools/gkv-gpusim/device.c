@@ -41,7 +41,7 @@ static void idle(uint64_t n)
 /* Whether it dies here: then the caller must go back to the loop without another access. */
 static bool dies(struct sim_device *d)
 {
-	if (!d->c.kill_every || sim_random(d->c.kill_every))
+	if (!d->c.kill_every || sim_stopping() || sim_random(d->c.kill_every))
 		return false;
 	d->n.kills++;
 	idle(d->c.down_for);
@@ -226,6 +226,9 @@ static void run(void *arg, uint32_t id)
 		else
 			fetch(d);
 	}
+	/* The lanes may have seen what it has not noted yet. */
+	if (d->posting && !sim_failed())
+		post(d);
 }
 
 struct sim_device *sim_device_new(struct sim *s, const struct sim_device_conf *conf)

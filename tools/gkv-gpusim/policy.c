@@ -143,6 +143,42 @@ static bool choose(struct sim *s, struct wave *w)
 	}
 }
 
+/*
+ * Hardware without independent scheduling may take either side of a branch first, and stay on
+ * it as long as it does not come to where the sides meet. So a lane that spins can starve those
+ * that it came with, too; only a collective makes them go on.
+ */
+static int starve_lane(struct sim *s, struct wave *w)
+{
+	struct lane *l = &w->lanes[w->last];
+	uint64_t can = w->in[LANE_READY] | w->in[LANE_NEW] | w->in[LANE_ACTIVE] |
+		       w->in[LANE_SPIN];
+
+	if (l->state == LANE_MEET && !w->in[LANE_READY] && can & l->meet.mask)
+		can &= l->meet.mask;
+	else if (l->state == LANE_MEET && w->in[LANE_READY] & l->meet.mask)
+		can = w->in[LANE_READY] & l->meet.mask;
+	/* Before it has spun, those it came with may come to the same place. */
+	else if (l->state == LANE_ACTIVE && !w->spun && w->in[LANE_READY] &&
+		 sim_below(&s->rnd, 4))
+		can = w->in[LANE_READY];
+	else if (can >> w->last & 1)
+		can = (uint64_t)1 << w->last;
+	if (!can)
+		return -1;
+	if (!(can >> w->last & 1)) {
+		w->last = any_of(s, can);
+		w->spun = false;
+	}
+	l = &w->lanes[w->last];
+	w->spun |= l->state == LANE_SPIN;
+	if (l->state == LANE_SPIN)
+		lane_to(l, LANE_READY);
+	else if (l->state != LANE_READY)
+		form_with(s, w, w->last);
+	return (int)w->last;
+}
+
 int policy_lane(struct sim *s, struct wave *w)
 {
 	uint64_t ready = w->in[LANE_READY], after;
@@ -160,6 +196,8 @@ int policy_lane(struct sim *s, struct wave *w)
 			lane_to(&w->lanes[i], LANE_READY);
 		return (int)i;
 	}
+	if (s->conf.policy == SIM_STARVE && !w->agent)
+		return starve_lane(s, w);
 	if (!ready) {
 		if (!choose(s, w))
 			return -1;

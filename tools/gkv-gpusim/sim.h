@@ -28,6 +28,7 @@ enum sim_policy {
 	SIM_ITS,	/* independent scheduling: any lane, at each access, fairly */
 	SIM_FIRST,	/* the lowest one alone, spinning or not */
 	SIM_TOGETHER,	/* all at one place in step; those that spin last */
+	SIM_STARVE,	/* one, for ever; others when it waits for them in a collective */
 	SIM_NPOLICIES
 };
 
@@ -40,6 +41,7 @@ struct sim_conf {
 	uint64_t seed;
 	bool weak;		/* lockstep: memory is weak */
 	uint32_t stale_steps;	/* weak: an old value can be seen for so long (2000) */
+	bool stubborn;		/* weak: it is seen until the lane spins (for one seed in four) */
 	uint64_t watchdog;	/* steps without progress that make a livelock (2,000,000) */
 	uint64_t max_steps;	/* of the whole run (1 << 40) */
 	uint64_t tick;		/* clock ticks of a step (1) */

@@ -64,6 +64,7 @@ struct wave {
 	bool serial;		/* one lane first, up to where it must wait */
 	uint32_t last;		/* lane that ran last */
 	uint64_t sticky;	/* lanes that spin for ever */
+	bool spun;		/* SIM_STARVE: lane @last has, since it became the one */
 
 	/* Threads only. */
 	pthread_mutex_t lock;

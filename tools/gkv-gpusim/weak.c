@@ -61,7 +61,7 @@ struct mem *mem_new(struct sim *s)
 	m->tab = calloc(m->ntab, sizeof(struct cell *));
 	m->nids = 1;
 	m->stale = stale[sim_below(&s->rnd, 5)];
-	m->stubborn = !sim_below(&s->rnd, 4);
+	m->stubborn = !sim_below(&s->rnd, 4) || s->conf.stubborn;
 	if (m->tab)
 		return m;
 	free(m);

@@ -126,6 +126,8 @@ GKV_DEV_FN gkv_dev_token gkvd_submit(struct gkv_dev_queue *q, uint64_t mask,
 	if (!rank)
 		got = gkvd_reserve(q, (uint32_t)gkvd_popc64(mask));
 	got = gkvd_shfl(mask, got, gkvd_first(mask));
+	/* Each finds the free slots that the first has seen the credits of. */
+	gkvd_sync(mask);
 	n = (uint32_t)(got >> 32);
 	s = (uint32_t)got;
 	if (rank < n)
@@ -164,6 +166,8 @@ GKV_DEV_FN uint32_t gkv_dev_submit_batch(struct gkv_dev_queue *q, uint64_t mask,
 	if (!rank)
 		got = gkvd_reserve(q, n);
 	got = gkvd_shfl(mask, got, gkvd_first(mask));
+	/* Each finds the free slots that the first has seen the credits of. */
+	gkvd_sync(mask);
 	k = (uint32_t)(got >> 32);
 	s = (uint32_t)got;
 	for (i = rank; i < k; i += step)
