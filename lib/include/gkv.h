@@ -411,6 +411,90 @@ GKV_API uint32_t gkv_qp_outstanding(const struct gkv_qp *qp);
  */
 GKV_API int gkv_exec(struct gkv_qp *qp, const struct gkv_cmd *cmd, struct gkv_comp *comp);
 
+/* ---- GPU runtimes ------------------------------------------------------- */
+
+/*
+ * What a program with kernels that use gkv_device.h needs of CUDA or HIP. The vendor's
+ * library is loaded by the first gkv_gpu_open() of its kind and stays; libgkv is linked with
+ * none: libcuda.so.1 ($GKV_LIBCUDA, if set), libamdhip64.so ($GKV_LIBHIP) and
+ * libhsa-runtime64.so.1 ($GKV_LIBHSA).
+ *
+ * Any thread; the device that the thread has chosen is the same afterwards. The calls
+ * serialise among each other. Those that unmap or free may wait for kernels of the device to
+ * end, and none may use what is freed.
+ *
+ * Errors, with the runtime's in gkv_error(): -ENODEV no such library or device; -EOPNOTSUPP
+ * the library or the device cannot, and the text says what; -ENOMEM; -EIO another error of the
+ * runtime.
+ */
+struct gkv_gpu;
+
+#define GKV_GPU_CUDA	1u
+#define GKV_GPU_HIP	2u
+
+/*
+ * Open device @device, as CUDA or HIP counts them. CUDA: its primary context is used, which
+ * is the one of the runtime API. Freed by gkv_gpu_close().
+ */
+GKV_API int gkv_gpu_open(uint32_t runtime, int device, struct gkv_gpu **gpu);
+
+/* -EBUSY, and nothing has happened, while something is mapped or has a queue. */
+GKV_API int gkv_gpu_close(struct gkv_gpu *gpu);
+
+#define GKV_GPU_DMABUF	0x1u	/* its memory can be imported, as far as it says itself */
+#define GKV_GPU_ORDERED	0x2u	/* CUDA: kernels see what others write to it, without a flush */
+
+struct gkv_gpu_info {
+	uint32_t size;			/* sizeof(struct gkv_gpu_info), set by the caller */
+	uint32_t flags;			/* GKV_GPU_* */
+	uint32_t ticks_per_us;		/* of the clock that gkv_device.h reads */
+	uint32_t rsvd;
+};
+GKV_API int gkv_gpu_info(const struct gkv_gpu *gpu, struct gkv_gpu_info *info);
+
+/*
+ * Map memory of the host into the device. *@device_ptr is where kernels find it, which may
+ * differ from gkv_mem_addr(); commands name it by its IOVA all the same. Unmapped by
+ * gkv_gpu_unmap(), before gkv_mem_free() or gkv_close().
+ * Errors: as above, and -EEXIST it is mapped already, or registered with the runtime by
+ * somebody else; -EINVAL it is memory of a GPU; -EACCES it is read-only. gkv_gpu_unmap():
+ * -ENOENT.
+ */
+GKV_API int gkv_gpu_map(struct gkv_gpu *gpu, struct gkv_mem *mem, void **device_ptr);
+GKV_API int gkv_gpu_unmap(struct gkv_gpu *gpu, struct gkv_mem *mem);
+
+/* Where the device has the parts of a queue pair that its memory mode puts into VRAM. */
+struct gkv_gpu_parts {
+	uint32_t size;			/* sizeof(struct gkv_gpu_parts), set by the caller */
+	uint32_t rsvd;
+	void *sq, *cq, *db;		/* NULL: in host memory */
+};
+
+/*
+ * Hand @qp over to kernels, as gkv_qp_device() does: *@queue, in device memory, is what the
+ * functions of gkv_device.h take. What it has in host memory is mapped into the device;
+ * @parts, which may be NULL, has the rest. After gkv_qp_reset() it is called again, and gives
+ * the same address.
+ * Freed by gkv_gpu_queue_free(), before gkv_qp_destroy() or gkv_close(); the queue pair then
+ * stays handed over until it is reset.
+ * Errors: as above, and those of gkv_qp_device(). On an error the host keeps the queue pair.
+ */
+struct gkv_dev_queue;
+GKV_API int gkv_gpu_queue(struct gkv_gpu *gpu, struct gkv_qp *qp,
+			  const struct gkv_gpu_parts *parts, struct gkv_dev_queue **queue);
+GKV_API int gkv_gpu_queue_free(struct gkv_gpu *gpu, struct gkv_qp *qp);
+
+/*
+ * Register @len bytes of the device's memory at @device_ptr, whole pages of one allocation:
+ * gkv_mem_import() of its dma-buf, with the pointer as IOVA. It is to be freed after
+ * gkv_mem_free() only. CUDA: SYNC_MEMOPS is set on the allocation.
+ * Errors: as above, and those of gkv_mem_import(). -EOPNOTSUPP when a kernel could not be
+ * sure to see what a disk has written there: CUDA, the device is not GKV_GPU_ORDERED; HIP,
+ * the memory is not fine-grained or uncached.
+ */
+GKV_API int gkv_gpu_import(struct gkv_gpu *gpu, struct gkv *g, void *device_ptr, size_t len,
+			   uint32_t provider, struct gkv_mem **mem);
+
 /* ---- Status ------------------------------------------------------------- */
 
 /* Status name, e.g. "KV Key Does Not Exist"; never NULL. */
