@@ -170,7 +170,12 @@ class Daemon:
                 return True
             except OSError:
                 return False
-        wait_for(answers, seconds, "kvbridged answers on its socket")
+        try:
+            wait_for(answers, seconds, "kvbridged answers on its socket")
+        except TestFailure as failure:
+            if self.process.poll() is not None:
+                raise
+            raise TestFailure(f"{failure}; its log ends:\n{self.log_end()}") from None
         return self
 
     @property
@@ -187,7 +192,10 @@ class Daemon:
     def how_it_ended(self):
         status = self.process.returncode
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        return how + "; its log ends:\n" + "\n".join(self.log().splitlines()[-40:])
+        return how + "; its log ends:\n" + self.log_end()
+
+    def log_end(self):
+        return "\n".join(self.log().splitlines()[-40:])
 
     def check_alive(self):
         if self.process.poll() is not None:
