@@ -29,6 +29,9 @@
 /* So many seeds; a switch of coroutines takes it a hundred times as long. */
 #define SIMS_RUNS(n)	(SIMS_TSAN ? ((n) + 9u) / 10u : (n))
 
+/* The next policy to try; that sanitizer has nothing to say on lockstep. */
+#define SIMS_NEXT(p)	((p) + (SIMS_TSAN ? SIM_NPOLICIES - 1u : 1u))
+
 extern const char *const sims_policy_names[SIM_NPOLICIES];
 
 /* A simulation of @conf; ends the test when there is none. */

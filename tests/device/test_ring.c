@@ -30,7 +30,7 @@ static void run_all(struct shape s, struct ring_conf conf, sim_kernel *fn, uint6
 	conf.each = s.each;
 	sim.lockstep = true;
 	for (sim.seed = 0; sim.seed < seeds; sim.seed++) {
-		for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+		for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 			sim.policy = p;
 			run_one(sim, conf, fn);
 		}

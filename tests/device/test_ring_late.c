@@ -37,7 +37,7 @@ static void late_all(struct sim_conf sim, struct ring_conf conf)
 	uint32_t timedout = 0, done = 0;
 
 	for (sim.seed = 0; sim.seed < SIMS_RUNS(4); sim.seed++) {
-		for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+		for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 			struct ring *r;
 
 			sim.policy = p;
@@ -87,7 +87,7 @@ static void test_full(void **state)
 
 	(void)state;
 	for (sim.seed = 0; sim.seed < SIMS_RUNS(4); sim.seed++) {
-		for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+		for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 			struct ring *r;
 
 			sim.policy = p;
@@ -113,7 +113,7 @@ static void test_never(void **state)
 
 	(void)state;
 	for (sim.seed = 0; sim.seed < SIMS_RUNS(4); sim.seed++) {
-		for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+		for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 			const struct sim_device_counts *n;
 			uint32_t done = 0, unread;
 			struct ring *r;
@@ -180,7 +180,7 @@ static void test_host(void **state)
 
 	(void)state;
 	for (uint32_t how = GKV_DEV_STOPPED; how <= GKV_DEV_LOST; how++) {
-		for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+		for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 			struct ring *r;
 
 			sim.policy = p;
@@ -200,7 +200,7 @@ static void test_restart(void **state)
 	struct host h = { .after = 1000, .away_for = 300000, .how = GKV_DEV_DONE };
 
 	(void)state;
-	for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
+	for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p)) {
 		struct ring *r;
 
 		sim.policy = p;

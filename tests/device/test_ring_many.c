@@ -18,7 +18,7 @@ static void run_many(struct sim_conf sim, uint32_t depth, sim_kernel *fn)
 static void test_lockstep(void **state)
 {
 	(void)state;
-	for (unsigned int p = 0; p < SIM_NPOLICIES; p++)
+	for (unsigned int p = 0; p < SIM_NPOLICIES; p = SIMS_NEXT(p))
 		run_many((struct sim_conf){ .lockstep = true, .policy = p, .seed = p,
 					    .agent_share = 3 }, 256, ring_exec_kernel);
 	run_many((struct sim_conf){ .lockstep = true, .policy = SIM_WORST, .agent_share = 3 },
