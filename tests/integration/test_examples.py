@@ -66,8 +66,8 @@ def those_for_cuda_compile():
         oldest = sorted((int(arch.split("_")[1]) for arch in
                          run("nvcc", "--list-gpu-arch").split() if arch[8:].isdigit()
                          and int(arch[8:]) >= 70))[0]
-        for name in ("hello.cu", "prefix.cu"):
-            run("nvcc", f"-arch=sm_{oldest}", "-Werror", "all-warnings", *INCLUDES,
+        for name in ("hello.cu", "prefix.cu", "../tests/gpu/bench.cu"):
+            run("nvcc", f"-arch=sm_{oldest}", "-std=c++17", "-Werror", "all-warnings", *INCLUDES,
                 "-o", os.path.join(root, "program"), source(name),
                 os.path.join(gkvtest.BUILD, "libgkv.a"))
 
