@@ -159,13 +159,16 @@ endif
 DAEMON_MAIN := $(wildcard daemon/kvbridged/main.c)
 LIB_SRC	:= $(sort $(wildcard lib/src/*.c))
 CTL_SRC	:= $(sort $(wildcard tools/gkvctl/*.c))
-SIM_SRC	:= $(sort $(filter-out tools/gkv-gpusim/main.c,$(wildcard tools/gkv-gpusim/*.c)))
+# The simulator, which tests use as well; the program around it needs a daemon.
+GPUSIM_SRC := $(sort $(wildcard $(foreach f,main work killer,tools/gkv-gpusim/$(f).c)))
+SIM_SRC	:= $(sort $(filter-out $(GPUSIM_SRC),$(wildcard tools/gkv-gpusim/*.c)))
 BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c) \
 		$(if $(RADOS),$(wildcard tools/gkv-bench/*.cc)))
 
 # A part whose sources are absent is not built; that keeps a partial tree usable.
 LIBS_BUILT := $(if $(LIB_SRC),$(BUILD)/libgkv.so.$(SOVER) $(BUILD)/libgkv.so $(BUILD)/libgkv.a)
-BINS_BUILT := $(if $(CTL_SRC),$(BUILD)/gkvctl) $(if $(BENCH_SRC),$(BUILD)/gkv-bench)
+BINS_BUILT := $(if $(CTL_SRC),$(BUILD)/gkvctl) $(if $(BENCH_SRC),$(BUILD)/gkv-bench) \
+		$(if $(GPUSIM_SRC),$(BUILD)/gkv-gpusim)
 SBINS_BUILT := $(if $(DAEMON_MAIN),$(BUILD)/kvbridged)
 PC_BUILT  := $(if $(wildcard lib/libgkv.pc.in),$(BUILD)/libgkv.pc)
 LIBGKV_A  := $(if $(LIB_SRC),$(BUILD)/libgkv.a)
@@ -240,6 +243,10 @@ $(BUILD)/kvbridged: $(call objs,$(DAEMON_MAIN)) $(LIBKVB_A)
 $(BUILD)/gkvctl: $(call objs,$(CTL_SRC)) $(LIBGKV_A)
 	$(call say,LD)
 	$(Q)$(link) $^ $(LIBS_tools) -lm
+
+$(BUILD)/gkv-gpusim: $(call objs,$(GPUSIM_SRC)) $(LIBSIM_A) $(LIBGKV_A)
+	$(call say,LD)
+	$(Q)$(link) $^
 
 # It measures librados without the daemon, too.
 $(BUILD)/gkv-bench: $(call objs,$(BENCH_SRC)) $(LIBGKV_A)

@@ -266,7 +266,7 @@ uint64_t gkv_sim_clock(void)
 {
 	struct timespec ts;
 
-	if (sim_self && sim_now->conf.lockstep)
+	if (sim_self && sim_now->conf.lockstep && !sim_now->conf.real_time)
 		return sim_now->step * sim_now->conf.tick;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The lockstep way: a scheduler that runs one lane for one access to memory at a time. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,6 +59,9 @@ void lockstep_spin(struct sim_site *at)
 	if (!sim_self->wave->agent)
 		lane_to(sim_self, LANE_SPIN);
 	sim_self->turn = sim_now->step;
+	/* Who is waited for may need this processor. */
+	if (sim_now->conf.real_time && !(++sim_now->spins % 64))
+		sched_yield();
 	lockstep_yield(at);
 }
 
@@ -170,6 +174,30 @@ void report_lanes(struct sim *s)
 	}
 }
 
+#define REAL_SECONDS	120u	/* without progress, beside another process */
+
+static void check_progress(struct sim *s)
+{
+	if (s->step > s->conf.max_steps)
+		sim_fail("no end after %llu steps", (unsigned long long)s->step);
+	if (s->step - s->progress <= s->conf.watchdog)
+		return;
+	if (!s->conf.real_time) {
+		sim_fail("livelock: nothing changed for %llu steps",
+			 (unsigned long long)s->conf.watchdog);
+		return;
+	}
+	/* Steps do not tell how much time another process has had. */
+	if (!s->waiting)
+		s->waiting = gkv_sim_clock();
+	else if (s->waited == s->progress &&
+		 gkv_sim_clock() - s->waiting > REAL_SECONDS * 1000000000ull)
+		sim_fail("nothing changed for %u s", REAL_SECONDS);
+	if (s->waited != s->progress)
+		s->waiting = 0;
+	s->waited = s->progress;
+}
+
 int lockstep_run(struct sim *s)
 {
 	static const uint64_t shares[] = { 2, 4, 16, 64 }, bursts[] = { 1, 1, 4, 64 };
@@ -187,11 +215,7 @@ int lockstep_run(struct sim *s)
 	d.burst = bursts[sim_below(&s->rnd, 4)];
 	while ((d.nrun || d.nagents) && !s->failed) {
 		step(s, &d);
-		if (s->step - s->progress > s->conf.watchdog)
-			sim_fail("livelock: nothing changed for %llu steps",
-				 (unsigned long long)s->conf.watchdog);
-		else if (s->step > s->conf.max_steps)
-			sim_fail("no end after %llu steps", (unsigned long long)s->step);
+		check_progress(s);
 	}
 	if (s->failed)
 		report_lanes(s);

@@ -46,6 +46,7 @@ struct sim_conf {
 	uint64_t max_steps;	/* of the whole run (1 << 40) */
 	uint64_t tick;		/* clock ticks of a step (1) */
 	uint32_t agent_share;	/* lockstep: one step of so many is an agent's (2 to 64) */
+	bool real_time;		/* lockstep: beside another process; its clock, not the steps' */
 	bool jitter;		/* threads: give way at random accesses */
 };
 

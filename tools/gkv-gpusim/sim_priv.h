@@ -83,6 +83,8 @@ struct sim {
 	uint64_t left;		/* lanes that have not ended */
 	uint64_t step;
 	uint64_t progress;	/* step of the last */
+	uint64_t spins;		/* gkvd_spin() so far */
+	uint64_t waiting, waited; /* real time: since when, and the progress before that */
 	struct mem *mem;	/* weak memory, or NULL */
 	bool alone;		/* of lanes that spin for ever, only one at a time */
 	struct stacks stacks;

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+#include "work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+/* Keys under way at a time: of a lane one, of a wavefront that goes together a batch. */
+static uint32_t keys(const struct work *w)
+{
+	return w->sim.waves * (w->batch ? w->batch : w->sim.lanes);
+}
+
+static size_t stride(const struct work *w)
+{
+	return ((size_t)w->value + 7) / 8 * 8;
+}
+
+size_t work_mem(const struct work *w)
+{
+	return keys(w) * (2 * stride(w) + LIST_BYTES);
+}
+
+static uint8_t *buffer(const struct work *w, uint32_t key)
+{
+	return w->mem + key * (2 * stride(w) + LIST_BYTES);
+}
+
+/* Key number @key in round @round: what follows from it. */
+static uint64_t key_lo(const struct work *w, uint32_t key)
+{
+	return mix(w->seed) << 32 | key;
+}
+
+static uint64_t key_hi(const struct work *w, uint32_t round)
+{
+	return mix(w->seed + 1) << 32 | round;
+}
+
+static uint32_t length(const struct work *w, uint32_t key, uint32_t round)
+{
+	return (uint32_t)(mix(key_lo(w, key) + round * 31) % ((uint64_t)w->value + 1));
+}
+
+static void fill(const struct work *w, uint8_t *to, uint32_t key, uint32_t round)
+{
+	uint64_t x = mix(key_lo(w, key) ^ key_hi(w, round));
+
+	for (uint32_t i = 0; i < length(w, key, round); i++)
+		to[i] = (uint8_t)(mix(x + i / 8) >> i % 8 * 8);
+}
+
+static bool same(const struct work *w, const uint8_t *got, uint32_t key, uint32_t round)
+{
+	uint64_t x = mix(key_lo(w, key) ^ key_hi(w, round));
+
+	for (uint32_t i = 0; i < length(w, key, round); i++) {
+		if (got[i] != (uint8_t)(mix(x + i / 8) >> i % 8 * 8))
+			return false;
+	}
+	return true;
+}
+
+/* The steps of a round, one command for each key. */
+enum step { STORE, RETRIEVE, EXIST, LIST, DELETE, GONE, NSTEPS };
+
+static const char *const step_names[NSTEPS] = {
+	"store", "retrieve", "exist", "list", "delete", "retrieve of a deleted key",
+};
+
+static struct gkv_dev_cmd command(struct work *w, enum step step, uint32_t key, uint32_t round)
+{
+	uint8_t *out = buffer(w, key), *in = out + stride(w), *list = in + stride(w);
+	uint64_t lo = key_lo(w, key), hi = key_hi(w, round);
+
+	switch (step) {
+	case STORE:
+		fill(w, out, key, round);
+		return gkv_dev_store(w->nsid, lo, hi, 16, (uintptr_t)out, length(w, key, round));
+	case LIST:
+		return gkv_dev_list(w->nsid, lo, hi, 16, (uintptr_t)list, LIST_BYTES);
+	case DELETE:
+		return gkv_dev_delete(w->nsid, lo, hi, 16);
+	case EXIST:
+		return gkv_dev_exist(w->nsid, lo, hi, 16);
+	default:
+		memset(in, 0xa5, w->value);
+		return gkv_dev_retrieve(w->nsid, lo, hi, 16, (uintptr_t)in, w->value);
+	}
+}
+
+/* The first key of a list that begins at a key which exists is that key. */
+static bool listed(const struct work *w, const uint8_t *list, uint32_t key, uint32_t round)
+{
+	uint64_t k[2] = { key_lo(w, key), key_hi(w, round) };
+	struct gkv_list_entry e;
+	uint32_t n;
+
+	memcpy(&n, list, sizeof(n));
+	memcpy(&e, list + GKV_LIST_HDR_SIZE, sizeof(e));
+	return n && e.klen == 16 &&
+	       !memcmp(list + GKV_LIST_HDR_SIZE + offsetof(struct gkv_list_entry, key), k, 16);
+}
+
+static void count(uint64_t *n, uint64_t by)
+{
+	__atomic_fetch_add(n, by, __ATOMIC_RELAXED);
+}
+
+/* Returns whether the command has to be done again: a daemon died with it half done. */
+static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
+		  const struct gkv_dev_result *r)
+{
+	uint8_t *in = buffer(w, key) + stride(w);
+	uint16_t want = step == GONE ? GKV_SC_KEY_NOT_FOUND : GKV_SC_SUCCESS;
+	uint32_t len = length(w, key, round);
+
+	sim_progress();
+	if (r->end != GKV_DEV_DONE) {
+		sim_fail("%s of key %u, round %u: ended with %u", step_names[step], key, round,
+			 r->end);
+		return false;
+	}
+	if (GKV_STATUS_CODE(r->status) == GKV_SC_TRANSIENT) {
+		count(&w->retries, 1);
+		return true;
+	}
+	if (GKV_STATUS_CODE(r->status) != want)
+		sim_fail("%s of key %u, round %u: status %#x", step_names[step], key, round,
+			 r->status);
+	else if (step == RETRIEVE && (r->len != len || !same(w, in, key, round)))
+		sim_fail("retrieve of key %u, round %u: not the value stored", key, round);
+	else if (step == LIST && !listed(w, in + stride(w), key, round))
+		sim_fail("list from key %u, round %u: not there", key, round);
+	count(step == STORE ? &w->stores : step == EXIST ? &w->exists : step == LIST ? &w->lists :
+	      step == DELETE ? &w->deletes : &w->retrieves, 1);
+	if (step == STORE || step == RETRIEVE)
+		count(&w->bytes, len);
+	return false;
+}
+
+static void lane_round(struct work *w, uint32_t id, uint32_t round)
+{
+	for (enum step step = STORE; step < NSTEPS && !sim_failed(); step++) {
+		struct gkv_dev_result r;
+		struct gkv_dev_cmd c;
+
+		do {
+			c = command(w, step, id, round);
+			gkv_dev_exec(w->q, &c, w->timeout_ns, &r);
+		} while (check(w, step, id, round, &r) && !sim_failed());
+	}
+}
+
+/* Whether any lane of @mask says so. */
+static bool any(uint64_t mask, bool says)
+{
+	return gkvd_ballot(mask, says);
+}
+
+static void batch_step(struct work *w, uint32_t wave, uint64_t mask, enum step step,
+		       uint32_t round)
+{
+	uint32_t first = wave * w->batch, n = w->batch, sent = 0, k;
+	uint32_t rank = gkvd_rank(mask), lanes = w->sim.lanes;
+	struct batch *b = &w->batches[wave];
+	bool again;
+
+	for (uint32_t i = rank; i < n; i += lanes)
+		b->cmds[i] = command(w, step, first + i, round);
+	gkvd_sync(mask);
+	while (sent < n) {
+		k = gkv_dev_submit_batch(w->q, mask, b->cmds + sent, n - sent, b->tokens + sent);
+		gkv_dev_wait_batch(w->q, mask, b->tokens + sent, k, w->timeout_ns,
+				   b->results + sent);
+		if (!k)
+			gkvd_spin(sent);
+		sent += k;
+	}
+	/* What has to be done again is done one by one. */
+	for (uint32_t i = rank; i < n; i += lanes) {
+		struct gkv_dev_result r = b->results[i];
+
+		for (again = check(w, step, first + i, round, &r); again && !sim_failed();
+		     again = check(w, step, first + i, round, &r))
+			gkv_dev_exec(w->q, &b->cmds[i], w->timeout_ns, &r);
+	}
+	gkvd_sync(mask);
+}
+
+void work_kernel(void *arg, uint32_t id)
+{
+	struct work *w = arg;
+	uint32_t lanes = w->sim.lanes;
+	uint64_t all = lanes == 64 ? ~(uint64_t)0 : ((uint64_t)1 << lanes) - 1;
+
+	for (uint32_t round = 0; round < w->rounds; round++) {
+		if (!w->batch) {
+			lane_round(w, id, round);
+			continue;
+		}
+		/* All lanes leave together, or those that stay would wait for the others. */
+		for (enum step step = STORE; step < NSTEPS && !any(all, sim_failed()); step++)
+			batch_step(w, id / lanes, all, step, round);
+	}
+}
+
+int work_begin(struct work *w)
+{
+	w->batches = calloc(w->sim.waves, sizeof(*w->batches));
+	if (!w->batches)
+		return -1;
+	for (uint32_t i = 0; w->batch && i < w->sim.waves; i++) {
+		struct batch *b = &w->batches[i];
+
+		b->cmds = calloc(w->batch, sizeof(*b->cmds));
+		b->tokens = calloc(w->batch, sizeof(*b->tokens));
+		b->results = calloc(w->batch, sizeof(*b->results));
+		if (!b->cmds || !b->tokens || !b->results)
+			return -1;
+	}
+	return 0;
+}
+
+void work_end(struct work *w)
+{
+	for (uint32_t i = 0; w->batches && i < w->sim.waves; i++) {
+		free(w->batches[i].cmds);
+		free(w->batches[i].tokens);
+		free(w->batches[i].results);
+	}
+	free(w->batches);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* What gkv-gpusim's lanes do to a real daemon, and what is checked. */
+#ifndef GKV_GPUSIM_WORK_H
+#define GKV_GPUSIM_WORK_H
+
+#include <gkv.h>
+#include <gkv_device.h>
+
+#include "sim.h"
+
+/* A batch of one wavefront, in memory that its lanes share. */
+struct batch {
+	struct gkv_dev_cmd *cmds;
+	gkv_dev_token *tokens;
+	struct gkv_dev_result *results;
+};
+
+struct work {
+	struct sim_conf sim;
+	uint32_t nsid;
+	uint32_t rounds;
+	uint32_t batch;			/* keys of a wavefront; 0: each lane for itself */
+	uint32_t value;			/* longest, bytes */
+	uint64_t timeout_ns;		/* of a wait; 0: the queue's */
+	uint64_t seed;
+
+	struct gkv_dev_queue *q;
+	uint8_t *mem;			/* two values and a list for each key under way */
+	struct batch *batches;		/* of each wavefront */
+
+	/* Counted by all lanes. */
+	uint64_t stores, retrieves, exists, deletes, lists, bytes, retries;
+};
+
+#define LIST_BYTES	4096u
+
+/* Bytes of memory that @w needs for values; its settings are there. */
+size_t work_mem(const struct work *w);
+/* Room for the batches. Returns 0 or -1. */
+int work_begin(struct work *w);
+void work_end(struct work *w);
+/* The kernel. Whatever is wrong is told by sim_fail(). */
+void work_kernel(void *arg, uint32_t id);
+
+#endif
