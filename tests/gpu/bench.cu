@@ -314,9 +314,10 @@ static unsigned int batches(struct at a, struct gkv_qp *host, const std::vector<
 			cpu_batch(host, n, pages, stream);
 		cpu_s = (now() - cpu_s) / reps;
 		wrong += pages_wrong(pages, n, data);
-		printf("| %u values of 64 KiB to pages on the GPU | kernel: %.2f GB/s, %.0f us; CPU and "
-		       "cudaMemcpyAsync: %.2f GB/s, %.0f us |\n", n, n * (double)PAGE / gpu_s / 1e9,
-		       gpu_s * 1e6, n * (double)PAGE / cpu_s / 1e9, cpu_s * 1e6);
+		printf("| %u values of 64 KiB to pages on the GPU | kernel: %.2f GB/s, %.0f us; "
+		       "CPU and cudaMemcpyAsync: %.2f GB/s, %.0f us |\n", n,
+		       n * (double)PAGE / gpu_s / 1e9, gpu_s * 1e6,
+		       n * (double)PAGE / cpu_s / 1e9, cpu_s * 1e6);
 	}
 	return wrong;
 }
