@@ -285,6 +285,7 @@ struct ring *ring_new(struct sim_conf sim, struct ring_conf conf)
 		.depth = conf.depth, .qid = 3, .plan = plan, .exec = exec, .ctx = r,
 		.stall_every = conf.stall_every, .stall_for = conf.down,
 		.kill_every = conf.kill_every, .down_for = conf.down, .hold = &r->hold,
+		.phase_first = conf.phase_first,
 	};
 	r->dev = sim_device_new(r->sim, &d);
 	assert_non_null(r->dev);

@@ -25,6 +25,7 @@ struct ring_conf {
 	uint32_t never_every;		/* one in so many is never answered; 0: none */
 	uint32_t stall_every, kill_every;
 	uint64_t down;			/* steps of a stall or a death (5000) */
+	bool phase_first;		/* a daemon that stores completions in the wrong order */
 	bool watch;			/* weak memory: sim_watch() the rings and buffers */
 };
 

@@ -139,7 +139,9 @@ static void write_entry(struct sim_device *d, const struct pending *p)
 	uint32_t dw2 = (uint32_t)d->c.qid << 16 | d->sq_head;
 	uint32_t dw3 = (uint32_t)(uint16_t)(p->res.status << 1 | d->phase) << 16 | p->sqe.cid;
 
-	if (sim_random(2)) {
+	if (d->c.phase_first)
+		gkvd_st32_release_sys(to + 3, dw3);
+	if (!d->c.phase_first && sim_random(2)) {
 		gkvd_st64_relaxed_sys((uint64_t *)(void *)to,
 				      (uint64_t)p->res.dw1 << 32 | p->res.dw0);
 		gkvd_st64_release_sys((uint64_t *)(void *)(to + 2), (uint64_t)dw3 << 32 | dw2);

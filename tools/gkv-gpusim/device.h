@@ -44,6 +44,7 @@ struct sim_device_conf {
 	/* The same, but it dies, between any two accesses, and goes on from its record. */
 	uint32_t kill_every;
 	uint64_t down_for;
+	bool phase_first;	/* wrong on purpose: stores DW3 before the rest of a completion */
 	const uint32_t *hold;	/* answers nothing while this is not 0; may be NULL */
 };
 

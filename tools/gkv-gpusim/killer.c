@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -79,6 +78,11 @@ int killer_begin(struct killer *k)
 	(void)k;
 	running = !pthread_create(&thread, NULL, run, NULL);
 	return running ? 0 : -1;
+}
+
+bool killer_busy(void)
+{
+	return running && !is(&idle);
 }
 
 void killer_end(void)

@@ -3,6 +3,7 @@
 #ifndef GKV_GPUSIM_KILLER_H
 #define GKV_GPUSIM_KILLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct killer {
@@ -16,6 +17,8 @@ struct killer {
 int killer_start(struct killer *k);
 /* From now on, in a thread of its own. Returns 0 or -1. */
 int killer_begin(struct killer *k);
+/* Whether there is something left to do. Any thread. */
+bool killer_busy(void);
 /* No more of it; returns when the daemon runs. */
 void killer_end(void);
 /* End the daemon. */

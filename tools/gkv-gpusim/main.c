@@ -60,7 +60,7 @@ static const char help[] =
 	"  -v, --value BYTES     longest value (4096)\n"
 	"  -t, --timeout MS      of each wait (the queue pair's)\n"
 	"  -D, --daemon COMMAND  start the daemon with it, and end it\n"
-	"  -k, --kills N         kill that daemon and start it again\n"
+	"  -k, --kills N         kill that daemon and start it again; rounds go on until then\n"
 	"      --stalls N        stop it for a while\n"
 	"      --every MS        between two of these (200)\n"
 	"  -h, --help\n"
@@ -248,8 +248,8 @@ int main(int argc, char **argv)
 	struct options o = {
 		.depth = 128,
 		.killer.every_ns = 200000000,
-		.work = { .sim = { .waves = 4, .lanes = 32 }, .rounds = 4, .value = 4096,
-			  .seed = 1 },
+		.work = { .sim = { .waves = 4, .lanes = 32 }, .rounds = 4, .go_on = killer_busy,
+			  .value = 4096, .seed = 1 },
 	};
 	struct gkv_qp_opts qo = { .size = sizeof(qo), .flags = GKV_QP_POLLED };
 	struct gkv_dev_desc d = { .size = sizeof(d) };

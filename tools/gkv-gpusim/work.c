@@ -200,14 +200,15 @@ void work_kernel(void *arg, uint32_t id)
 	uint32_t lanes = w->sim.lanes;
 	uint64_t all = lanes == 64 ? ~(uint64_t)0 : ((uint64_t)1 << lanes) - 1;
 
-	for (uint32_t round = 0; round < w->rounds; round++) {
-		if (!w->batch) {
-			lane_round(w, id, round);
-			continue;
-		}
-		/* All lanes leave together, or those that stay would wait for the others. */
-		for (enum step step = STORE; step < NSTEPS && !any(all, sim_failed()); step++)
-			batch_step(w, id / lanes, all, step, round);
+	if (!w->batch) {
+		for (uint32_t i = 0; (i < w->rounds || w->go_on()) && !sim_failed(); i++)
+			lane_round(w, id, i);
+		return;
+	}
+	/* All lanes leave together, or those that stay would wait for the others. */
+	for (uint32_t i = 0; any(all, (i < w->rounds || w->go_on()) && !sim_failed()); i++) {
+		for (enum step step = STORE; step < NSTEPS; step++)
+			batch_step(w, id / lanes, all, step, i);
 	}
 }
 

@@ -18,7 +18,8 @@ struct batch {
 struct work {
 	struct sim_conf sim;
 	uint32_t nsid;
-	uint32_t rounds;
+	uint32_t rounds;		/* at least, and as long as ... */
+	bool (*go_on)(void);		/* ... this says so */
 	uint32_t batch;			/* keys of a wavefront; 0: each lane for itself */
 	uint32_t value;			/* longest, bytes */
 	uint64_t timeout_ns;		/* of a wait; 0: the queue's */
