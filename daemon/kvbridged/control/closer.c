@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "control/gkvfd.h"
 #include "core/clock.h"
 #include "core/err.h"
 
@@ -174,8 +175,11 @@ void kvb_close_foreign(int fd, uid_t uid)
 {
 	static const struct linger no;
 
-	/* Memory: nothing to wait for. */
-	if (fcntl(fd, F_GET_SEALS) >= 0) {
+	/*
+	 * Memory: nobody in user space to wait for. Its pages are free for the client's next
+	 * request when this one is answered.
+	 */
+	if (fcntl(fd, F_GET_SEALS) >= 0 || kvb_gkvfd_kind(fd) != KVB_GKVFD_NOT) {
 		close(fd);
 		return;
 	}

@@ -3,7 +3,8 @@
  * Closing descriptors that clients sent, and sockets on which unread ones may wait. What lies
  * behind one may make close() wait for as long as its owner likes: a file system in user space
  * is asked to flush first, by the kernel, and that wait cannot be interrupted. So threads of
- * their own close what is no memfd, one for each user that has something to be closed.
+ * their own close what is neither a memfd nor of /dev/gkv, one for each user that has something
+ * to be closed.
  *
  * When one is stuck, that user's descriptors wait; the server then takes no more of them.
  * Control thread.
