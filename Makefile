@@ -332,10 +332,11 @@ RUN	= python3 scripts/run-tests.py
 CEPH_RELEASE := $(if $(shell grep -s -x VERSION_CODENAME=trixie /etc/os-release),bookworm,trixie)
 CEPH_ROOT ?= $(abspath $(BUILD))/ceph-$(CEPH_RELEASE)
 JOBS	= $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
-SUITES	:= unit integration ceph san fuzz vm
-# At the same time as the sanitizers, whose time limits are wide, and at a lower priority: neither
-# keeps two CPUs busy for long, and the whole is done ten minutes earlier.
-BESIDE_san := vm
+SUITES	:= unit integration ceph san fuzz vm debug
+# The machines run one after the other beside the suites from ceph on, which wait a lot and have
+# wide time limits, and at a lower priority: the whole is done half an hour earlier.
+BESIDE	:= vm debug
+BESIDE_FROM := ceph
 
 run-unit: tests
 	@$(RUN) run --results $(RESULTS) --suite unit$(addprefix -,$(SAN)) --build $(BUILD) \
@@ -379,20 +380,20 @@ define check
 		$$2 $(MAKE) --no-print-directory $(JOBS) run-$$1 || \
 		$(RUN) fail --results $(RESULTS) --suite $$1 "suite did not build or run"; \
 	}; \
-	for s in $(1); do \
-		if [ $$s = san ] && [ -n "$(filter $(BESIDE_san),$(1))" ]; then \
-			suite $(BESIDE_san) "nice -n 5" & beside=$$!; \
+	for s in $(if $(filter $(BESIDE_FROM),$(1)),$(filter-out $(BESIDE),$(1)),$(1)); do \
+		if [ $$s = $(BESIDE_FROM) ] && [ -n "$(filter $(BESIDE),$(1))" ]; then \
+			for b in $(filter $(BESIDE),$(1)); do suite $$b "nice -n 5"; done & beside=$$!; \
 		fi; \
-		if [ $$s = $(BESIDE_san) ] && [ -n "$$beside" ]; then wait $$beside; continue; fi; \
 		suite $$s; \
-	done
+	done; \
+	wait $$beside
 	@$(RUN) summary --results $(RESULTS)
 endef
 
 check:
 	$(call check,$(SUITES))
 
-$(addprefix check-,$(SUITES) debug): check-%:
+$(addprefix check-,$(SUITES)): check-%:
 	$(call check,$*)
 
 check-long: export GKV_LONG := 1
@@ -474,7 +475,7 @@ gkv $(VERSION)
     make check-san          unit and integration again under ASan+UBSan and under TSan
     make check-fuzz         every fuzzer for GKV_FUZZ_SECONDS (60)
     make check-vm           the kernel module on two kernels, in virtual machines (as root)
-  make check-debug        the same on a kernel with KASAN and lockdep, built first (10 minutes)
+    make check-debug        the same on a kernel with KASAN and lockdep, built first (10 minutes)
   make check-long         the same with long fuzzing (an hour each) and stress
   make bench              the performance tables, with fio and Valkey beside them
   make deps               install the Debian packages for all of this (as another user: print how)
@@ -490,6 +491,6 @@ help:
 	@:
 
 .PHONY: FORCE all install install-dkms tests fuzzers demo bench deps clean help check check-long \
-	$(addprefix check-,$(SUITES) vm debug) $(addprefix run-,$(SUITES) vm debug)
+	$(addprefix check-,$(SUITES)) $(addprefix run-,$(SUITES))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
