@@ -32,14 +32,22 @@ void threads_access(struct lane *l)
 
 void threads_spin(uint32_t i)
 {
-	/* There are more lanes than processors: the one waited for may need this one's. */
+	struct timespec ts = { 0, 100000 };
+
 	if (i < 8) {
 #if defined(__x86_64__)
 		__builtin_ia32_pause();
 #endif
 		return;
 	}
-	sched_yield();
+	/* There are more lanes than processors: the one waited for may need this one's. */
+	if (i < 64) {
+		sched_yield();
+		return;
+	}
+	/* Thousands of threads that only yield leave the machine to nobody else. */
+	ts.tv_nsec *= i - 63 < 50 ? i - 63 : 50;
+	nanosleep(&ts, NULL);
 }
 
 /* With the wavefront's lock held. */
