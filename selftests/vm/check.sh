@@ -198,6 +198,7 @@ fi
 
 used=""
 user=""
+machines=0
 while read -r name which module programs options; do
 	case $name in
 	""|"#"*) continue ;;
@@ -207,10 +208,16 @@ while read -r name which module programs options; do
 	# Expressions among the options are not file names.
 	read -ra options <<<"$options"
 	for kernel in $kernels; do
-		[ "$which" = "$kernel" ] || [ "$which" = both ] && [ "$kernel" != debug ] || continue
+		case $which/$kernel in
+		"$kernel/$kernel" | both/newest | both/stable) ;;
+		*) continue ;;
+		esac
+		machines=$((machines + 1))
 		machine "$name" "$kernel" "$module" "$programs" "${options[@]}" </dev/null
 	done
 done <"$here/scenarios"
+
+[ "$machines" -gt 0 ] || step "a machine of ${kernels// / or } ${only[*]}" false
 
 # A test that no machine runs would be one that cannot fail.
 for source in "${sources[@]}" "${scripts[@]}"; do
