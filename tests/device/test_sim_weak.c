@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SEEDS	SIMS_RUNS(400u)
+#define SEEDS	(SIMS_TSAN ? 200u : 400u)
 
 struct litmus {
 	uint32_t x, pad0[31], y, pad1[31], z, pad2[31];
@@ -99,11 +99,14 @@ static void mp_broken_sequence(void *arg, uint32_t id)
 	struct litmus *l = arg;
 
 	if (id == 2) {
-		l->r[0] = gkvd_ld32_acquire_dev(&l->y) == 2;
+		while (gkvd_ld32_acquire_dev(&l->y) != 2)
+			gkvd_spin(0);
+		l->r[0] = 1;
 		l->r[1] = gkvd_ld32_relaxed_dev(&l->x);
 	} else if (id) {
-		if (gkvd_ld32_relaxed_dev(&l->y) == 1)
-			gkvd_st32_relaxed_dev(&l->y, 2);
+		while (gkvd_ld32_relaxed_dev(&l->y) != 1)
+			gkvd_spin(0);
+		gkvd_st32_relaxed_dev(&l->y, 2);
 	} else {
 		gkvd_st32_relaxed_dev(&l->x, 1);
 		gkvd_st32_release_dev(&l->y, 1);
