@@ -20,9 +20,9 @@
 #include <gkv_device.h>
 
 #include "fakedaemon.h"
-#include "fakedrv.h"
 #include "gpu_stub.h"
-#include "lib_rig.h"
+#include "fakedrv.h"
+#include "vram_rig.h"
 
 /* The numbers are the vendor's, where its header is there to ask. */
 #if __has_include("/usr/local/cuda/include/cuda.h")
@@ -414,27 +414,6 @@ static void test_queue(void **state)
 }
 
 /* ---- Memory of the device ---- */
-
-static int setup_vram(void **state)
-{
-	(void)state;
-	fakedrv_init();
-	fakedrv_provider(0, 3, GKVDRV_FOREIGN);
-	fakedrv_provider(1, 5, GKVDRV_CARVEOUT);
-	fake_init(&fake);
-	fake.is_drv = fakedrv_is;
-	fake_stop(&fake);
-	fake.hello.features |= GKV_FEATURE_VRAM;
-	fake_start(&fake);
-	return gkv_connect(&g, fake.path, 0, 0);
-}
-
-static int teardown_vram(void **state)
-{
-	teardown(state);
-	fakedrv_fini();
-	return 0;
-}
 
 /* Parts in VRAM: the caller has their addresses, and the rest is mapped. */
 static void test_parts(void **state)

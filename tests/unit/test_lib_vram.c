@@ -17,30 +17,9 @@
 
 #include "fakedaemon.h"
 #include "fakedrv.h"
-#include "lib_rig.h"
+#include "vram_rig.h"
 
 #define MODES 16u
-
-static int setup_vram(void **state)
-{
-	(void)state;
-	fakedrv_init();
-	fakedrv_provider(0, 3, GKVDRV_FOREIGN);
-	fakedrv_provider(1, 5, GKVDRV_CARVEOUT);
-	fake_init(&fake);
-	fake.is_drv = fakedrv_is;
-	fake_stop(&fake);
-	fake.hello.features |= GKV_FEATURE_VRAM;
-	fake_start(&fake);
-	return gkv_connect(&g, fake.path, 0, 0);
-}
-
-static int teardown_vram(void **state)
-{
-	teardown(state);
-	fakedrv_fini();
-	return 0;
-}
 
 static void assert_place(const struct gkv_place *p, uint32_t where, uint32_t provider)
 {
