@@ -18,7 +18,7 @@ class Root:
     """The Debian root that root.sh made, and the debug kernel beside it, if there is one."""
 
     def __init__(self, cache):
-        self.path = os.path.join(cache, "root")
+        self.path = os.path.realpath(os.path.join(cache, "root"))
         self.debug = os.path.join(cache, "debug")
         try:
             with open(os.path.join(self.path, "rig/versions"), encoding="utf-8") as file:
