@@ -3,6 +3,7 @@
  * Carve-outs: functions that gkvdrv drives itself. None is claimed by its identity; bind one
  * by driver_override.
  */
+#include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 
@@ -39,6 +40,8 @@ static int carveout_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = pci_request_region(pdev, bar, KBUILD_MODNAME);
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "gkvdrv: BAR %d is taken\n", bar);
+	/* Whatever a dma-buf is cut into: addresses are looked at here, and nothing is moved. */
+	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
 	p = gkv_provider_create(pdev, bar, 0, pci_resource_len(pdev, bar), GKVDRV_CARVEOUT, &why);
 	if (IS_ERR(p)) {
 		pci_release_region(pdev, bar);

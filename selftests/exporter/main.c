@@ -8,6 +8,7 @@
 
 #include <linux/dma-buf.h>
 #include <linux/dma-fence.h>
+#include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -131,6 +132,7 @@ static int exporter_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 	if (ret)
 		return ret;
+	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
 	mutex_lock(&exporter_lock);
 	if (exporter_function)
 		ret = -EBUSY;
