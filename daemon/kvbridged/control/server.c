@@ -383,7 +383,7 @@ static int patience(const struct kvb_server *srv)
 		ms = 100;		/* the time limit */
 	else if (srv->sessions || kvb_health_unsaved(srv) || srv->log_held)
 		ms = HELLO_TIMEOUT_MS / 4;
-	return reach >= 0 && reach < ms ? reach : ms;
+	return reach >= 0 && (ms < 0 || reach < ms) ? reach : ms;
 }
 
 int kvb_server_run(struct kvb_server *srv)
