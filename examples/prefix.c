@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 	    gkv_mem_alloc(g, (size_t)n * PAGE_LEN, &mem) || gkv_qp_create(g, &o, &qp) ||
 	    gkv_qp_device(qp, &d))
 		return failed("session");
-	q = aligned_alloc(128, (gkv_dev_queue_size(d.depth) + 127) & ~(size_t)127);
+	q = aligned_alloc(128, gkv_dev_queue_size(d.depth));
 	p.cmds = calloc(n, sizeof(*p.cmds));
 	p.tokens = calloc(n, sizeof(*p.tokens));
 	p.results = calloc(n, sizeof(*p.results));

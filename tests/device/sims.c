@@ -4,10 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const sims_policy_names[SIM_NPOLICIES] = {
-	"random", "worst", "its", "first", "together", "starve",
-};
-
 struct sim *sims_new(struct sim_conf conf)
 {
 	struct sim *s = sim_new(&conf);
@@ -21,7 +17,7 @@ void sims_run(struct sim *s, const struct sim_conf *conf, sim_kernel *fn, void *
 	if (sim_run(s, fn, arg)) {
 		print_message("# %s, policy %s, seed %llu, %s memory: %s\n",
 			      conf->lockstep ? "lockstep" : "threads",
-			      sims_policy_names[conf->policy], (unsigned long long)conf->seed,
+			      sim_policy_names[conf->policy], (unsigned long long)conf->seed,
 			      conf->weak ? "weak" : "strong", sim_report(s));
 		sim_free(s);
 		fail();

@@ -32,8 +32,6 @@
 /* The next policy to try; that sanitizer has nothing to say on lockstep. */
 #define SIMS_NEXT(p)	((p) + (SIMS_TSAN ? SIM_NPOLICIES - 1u : 1u))
 
-extern const char *const sims_policy_names[SIM_NPOLICIES];
-
 /* A simulation of @conf; ends the test when there is none. */
 struct sim *sims_new(struct sim_conf conf);
 

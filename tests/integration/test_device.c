@@ -67,8 +67,7 @@ static void open_queue(struct world *w, uint32_t depth, uint32_t flags)
 		tap_diag("queue pair: %s", gkv_error());
 		exit(1);
 	}
-	w->q = aligned_alloc(GKVD_LINE, (gkv_dev_queue_size(depth) + GKVD_LINE - 1) / GKVD_LINE *
-			     GKVD_LINE);
+	w->q = aligned_alloc(GKVD_LINE, gkv_dev_queue_size(depth));
 	if (!w->q || gkv_dev_queue_init(w->q, &d))
 		exit(1);
 }

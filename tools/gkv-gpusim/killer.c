@@ -73,9 +73,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int killer_begin(struct killer *k)
+int killer_begin(void)
 {
-	(void)k;
 	running = !pthread_create(&thread, NULL, run, NULL);
 	return running ? 0 : -1;
 }

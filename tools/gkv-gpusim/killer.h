@@ -16,7 +16,7 @@ struct killer {
 /* Start the daemon. Returns 0 or -1 with errno. One at a time in a process. */
 int killer_start(struct killer *k);
 /* From now on, in a thread of its own. Returns 0 or -1. */
-int killer_begin(struct killer *k);
+int killer_begin(void);
 /* Whether there is something left to do. Any thread. */
 bool killer_busy(void);
 /* No more of it; returns when the daemon runs. */

@@ -19,11 +19,6 @@
 
 enum { EX_DONE, EX_FAILED, EX_BADUSE };
 
-static const char *const policies[SIM_NPOLICIES] = {
-	[SIM_RANDOM] = "random", [SIM_WORST] = "worst", [SIM_ITS] = "its",
-	[SIM_FIRST] = "first", [SIM_TOGETHER] = "together", [SIM_STARVE] = "starve",
-};
-
 struct options {
 	const char *socket, *ns;
 	uint32_t depth;
@@ -79,7 +74,7 @@ static uint64_t number(const char *name, const char *arg, uint64_t min, uint64_t
 static enum sim_policy policy(const char *arg)
 {
 	for (unsigned int p = 0; p < SIM_NPOLICIES; p++) {
-		if (!strcmp(arg, policies[p]))
+		if (!strcmp(arg, sim_policy_names[p]))
 			return (enum sim_policy)p;
 	}
 	die(EX_BADUSE, "--policy %s: not one of random worst its first together starve", arg);
@@ -208,7 +203,7 @@ static void report(const struct options *o, const struct sim *s, uint64_t ns)
 	printf("%u wavefronts of %u lanes, %s%s%s, depth %u, seed %" PRIu64 "\n", w->sim.waves,
 	       w->sim.lanes, w->sim.lockstep ? "lockstep" : "threads",
 	       w->sim.lockstep ? ", policy " : "",
-	       w->sim.lockstep ? policies[w->sim.policy] : "", o->depth, w->seed);
+	       w->sim.lockstep ? sim_policy_names[w->sim.policy] : "", o->depth, w->seed);
 	printf("%" PRIu64 " commands in %.3f s: %" PRIu64 " stores, %" PRIu64 " retrieves, %" PRIu64
 	       " exists, %" PRIu64 " lists, %" PRIu64 " deletes; %" PRIu64 " bytes verified\n",
 	       all, (double)ns / 1e9, w->stores, w->retrieves, w->exists, w->lists, w->deletes,
@@ -231,7 +226,7 @@ static int run(struct options *o)
 
 	if (!s || work_begin(&o->work))
 		die(EX_FAILED, "out of memory");
-	if (o->killer.command && killer_begin(&o->killer))
+	if (o->killer.command && killer_begin())
 		die(EX_FAILED, "no thread");
 	ret = sim_run(s, work_kernel, &o->work);
 	killer_end();
@@ -257,7 +252,6 @@ int main(int argc, char **argv)
 	struct gkv_mem *mem;
 	struct gkv_qp *qp;
 	struct gkv *g;
-	size_t size;
 	int ret;
 
 	parse(&o, argc, argv);
@@ -271,8 +265,7 @@ int main(int argc, char **argv)
 	/* In lockstep all lanes together have the time of one. */
 	if (o.work.sim.lockstep)
 		d.timeout_ns = LOCKSTEP_TIMEOUT_NS;
-	size = (gkv_dev_queue_size(o.depth) + GKVD_LINE - 1) / GKVD_LINE * GKVD_LINE;
-	o.work.q = aligned_alloc(GKVD_LINE, size);
+	o.work.q = aligned_alloc(GKVD_LINE, gkv_dev_queue_size(o.depth));
 	if (!o.work.q || gkv_dev_queue_init(o.work.q, &d))
 		die(EX_FAILED, "out of memory");
 	o.work.mem = gkv_mem_addr(mem);

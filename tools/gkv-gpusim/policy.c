@@ -7,6 +7,11 @@
  */
 #include "sim_priv.h"
 
+const char *const sim_policy_names[SIM_NPOLICIES] = {
+	[SIM_RANDOM] = "random", [SIM_WORST] = "worst", [SIM_ITS] = "its",
+	[SIM_FIRST] = "first", [SIM_TOGETHER] = "together", [SIM_STARVE] = "starve",
+};
+
 void lane_to(struct lane *l, enum lane_state state)
 {
 	uint64_t bit = (uint64_t)1 << l->idx;

@@ -32,6 +32,8 @@ enum sim_policy {
 	SIM_NPOLICIES
 };
 
+extern const char *const sim_policy_names[SIM_NPOLICIES];
+
 /* Zero means the default for all but the first three. */
 struct sim_conf {
 	uint32_t waves;

@@ -26,14 +26,35 @@ struct gkv_dev_desc {
 	uint32_t rsvd;
 };
 
-/* Bytes of device memory that a queue of @depth takes. */
+/* @n bytes, to the end of the last line of them. */
+static inline size_t gkvd_lines(size_t n)
+{
+	return (n + GKVD_LINE - 1) / GKVD_LINE * GKVD_LINE;
+}
+
+/* Say in @q, of which the depth is set, where its arrays are; returns the size of it all. */
+static inline size_t gkvd_lay_out(struct gkv_dev_queue *q)
+{
+	size_t at = sizeof(*q);
+
+	q->n_words = (q->depth - 1 + 31) / 32;
+	q->bits_off = (uint32_t)at;
+	at += gkvd_lines(q->n_words * sizeof(uint32_t));
+	q->runs_off = (uint32_t)at;
+	at += gkvd_lines(q->depth * sizeof(uint32_t));
+	q->slots_off = (uint32_t)at;
+	at += gkvd_lines(q->depth * sizeof(struct gkvd_slot));
+	q->crc_off = (uint32_t)at;
+	return at + gkvd_lines(GKVD_CRC_WORDS * sizeof(uint32_t));
+}
+
+/* Bytes of device memory that a queue of @depth takes, a multiple of 128. */
 static inline size_t gkv_dev_queue_size(uint32_t depth)
 {
-	size_t words = ((size_t)depth + 31) / 32, line = GKVD_LINE;
+	struct gkv_dev_queue q;
 
-	return sizeof(struct gkv_dev_queue) + (words * 4 + line - 1) / line * line +
-	       ((size_t)depth * 4 + line - 1) / line * line + depth * sizeof(struct gkvd_slot) +
-	       GKVD_CRC_WORDS * 4;
+	q.depth = depth;
+	return gkvd_lay_out(&q);
 }
 
 GKV_DEV_BOTH_FN void gkvd_crc_init(uint32_t *t)
@@ -60,7 +81,7 @@ GKV_DEV_BOTH_FN void gkvd_crc_init(uint32_t *t)
 static inline int gkv_dev_queue_init(void *image, const struct gkv_dev_desc *d)
 {
 	struct gkv_dev_queue *q = (struct gkv_dev_queue *)image;
-	uint32_t n = d->depth - 1, line = GKVD_LINE, *bits, i;
+	uint32_t n = d->depth - 1, *bits, i;
 
 	if (d->size != sizeof(*d) || d->depth < 2 || d->depth > 65536 || !d->sq || !d->cq ||
 	    !d->sq_db || !d->cq_db || !d->timeout_ns || d->flags & ~GKV_DEV_CSUM ||
@@ -81,11 +102,7 @@ static inline int gkv_dev_queue_init(void *image, const struct gkv_dev_desc *d)
 		q->cid_bits++;
 	q->ticks_per_us = d->ticks_per_us;
 	q->page = d->page;
-	q->n_words = (n + 31) / 32;
-	q->bits_off = (uint32_t)sizeof(*q);
-	q->runs_off = q->bits_off + (q->n_words * 4 + line - 1) / line * line;
-	q->slots_off = q->runs_off + (d->depth * 4 + line - 1) / line * line;
-	q->crc_off = q->slots_off + d->depth * (uint32_t)sizeof(struct gkvd_slot);
+	gkvd_lay_out(q);
 	gkvd_crc_init((uint32_t *)((uint8_t *)image + q->crc_off));
 	q->credits = n;
 	q->cq_head = GKVD_PHASE;

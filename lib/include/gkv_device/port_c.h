@@ -12,11 +12,9 @@
 #define gkvd_ld32_relaxed_dev(p)	__atomic_load_n((p), __ATOMIC_RELAXED)
 #define gkvd_ld32_acquire_dev(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define gkvd_ld32_acquire_sys(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define gkvd_ld64_relaxed_dev(p)	__atomic_load_n((p), __ATOMIC_RELAXED)
 #define gkvd_st32_relaxed_dev(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define gkvd_st32_release_dev(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define gkvd_st32_release_sys(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
-#define gkvd_st64_relaxed_dev(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 
 #define gkvd_exch32_acquire_dev(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
 #define gkvd_add32_relaxed_dev(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)

@@ -104,7 +104,8 @@ GKV_DEV_FN void gkvd_reap(struct gkv_dev_queue *q, uint64_t mask)
 	do {
 		/*
 		 * One pass at most: what lanes have seen of this one, they do not know of each
-		 * other, and the pass before the last has the phase of the next.
+		 * other, and the pass before the last has the phase of the next. A daemon that
+		 * posts nothing to a full CQ does not let it come that far.
 		 */
 		at = gkvd_cq_add(q, head, rank);
 		ok = gkvd_ballot(mask, taken + rank < q->depth &&
