@@ -45,8 +45,6 @@ class Run:
         self.program = None
         self.begun = self.ended = 0
         self.up = False
-        self.last = False  # not booted again, whatever happens
-        self.sick = []
         self.done = None
         self.problems = []
         self.connection = None
@@ -80,8 +78,6 @@ class Run:
             self.program = None
         elif word == "problem":
             self.problems.append(rest)
-        elif word == "born":
-            self.sick = klog.trouble(self.log("console"), self.options.allow)
         elif word == "up":
             self.up = True
         elif word == "vram":
@@ -182,14 +178,10 @@ class Run:
                     *lines, pending = (pending + data).split(b"\n")
                     for line in lines:
                         self.line(line.decode(errors="replace").rstrip("\r"))
-                    if self.sick and not self.last:
-                        return -1
             return process.poll()
 
     def stillborn(self, status):
-        """What its console says, when the kernel died or complained before anything of ours ran."""
-        if self.sick:
-            return [line for _, _, line in self.sick][:3]
+        """What its console says, when the machine ended by itself before anything of ours ran."""
         if status is None or self.up or self.begun:
             return []
         console = self.log("console")
@@ -267,12 +259,10 @@ def command_run(options):
         run = Run(options, root, writer)
         try:
             run.prepare()
-            run.last = not left
             status = run.boot(accel)
             why = run.stillborn(status)
             if why and left:
-                how = "complained" if run.sick else "died"
-                writer.out(f"# the kernel {how} before anything of ours ran, and is booted again "
+                writer.out(f"# the kernel died before anything of ours ran, and is booted again "
                            f"({BOOTS - left} of {BOOTS - 1}); it said:")
                 for line in why:
                     writer.out(f"# console| {line}")
