@@ -95,7 +95,7 @@ static void put_piece(struct scatterlist *sg, u64 address, u64 len)
 
 static void put_pieces(const struct buffer *b, struct sg_table *sgt)
 {
-	u64 start = pci_bus_address(exporter_function, BAR) + b->how.offset, len = b->how.len;
+	u64 start = b->start, len = b->how.len;
 	struct scatterlist *sg = sgt->sgl;
 	unsigned int i, n = sgt->nents;
 
@@ -272,6 +272,7 @@ static int make_buffer(const struct exporter_make *how, struct dma_buf **dmabuf)
 	if (!b)
 		return -ENOMEM;
 	b->how = *how;
+	b->start = pci_bus_address(exporter_function, BAR) + how->offset;
 	init_waitqueue_head(&b->unmapped);
 	if (how->layout == EXPORTER_SYSTEM) {
 		b->page = alloc_pages(GFP_KERNEL | __GFP_ZERO, get_order(how->len));

@@ -19,6 +19,7 @@ struct buffer {
 	struct list_head node;
 	struct dma_buf *dmabuf;
 	struct exporter_make how;
+	u64 start;			/* bus address; the function may be gone before it */
 	struct page *page;		/* EXPORTER_SYSTEM */
 	atomic_t attached, pinned, mapped;
 	wait_queue_head_t unmapped;
