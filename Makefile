@@ -160,7 +160,8 @@ DAEMON_MAIN := $(wildcard daemon/kvbridged/main.c)
 LIB_SRC	:= $(sort $(wildcard lib/src/*.c))
 CTL_SRC	:= $(sort $(wildcard tools/gkvctl/*.c))
 # The simulator, which tests use as well; the program around it needs a daemon.
-GPUSIM_SRC := $(sort $(wildcard $(foreach f,main work killer,tools/gkv-gpusim/$(f).c)))
+GPUSIM_SRC := $(sort $(wildcard tools/gkv-gpusim/bus_*.c \
+		$(foreach f,main options work killer,tools/gkv-gpusim/$(f).c)))
 SIM_SRC	:= $(sort $(filter-out $(GPUSIM_SRC),$(wildcard tools/gkv-gpusim/*.c)))
 BENCH_SRC := $(sort $(wildcard tools/gkv-bench/*.c) \
 		$(if $(RADOS),$(wildcard tools/gkv-bench/*.cc)))
@@ -359,7 +360,9 @@ run-san:
 		$(RUN) fail --results $(RESULTS) --suite $$t-$$s "suite did not build or run"; \
 	done; done
 
-# In a virtual machine; what it needs beyond this build it makes itself.
+# In a virtual machine; what it needs beyond this build, but for the GPU beside it, it makes itself.
+run-vm run-debug: $(BUILD)/gkv-gpusim
+
 run-vm:
 	@$(RUN) run --results $(RESULTS) --suite vm --build $(BUILD) selftests/vm/check.sh
 

@@ -190,7 +190,7 @@ def add_python(archive, root):
 def add_user(archive, top, build):
     """User space that user.sh built, in /host with its linker and libraries; the tests' helpers."""
     archive.directory("var/lib/gkv")
-    for name in ("kvbridged", "gkvctl", "gkv-bench"):
+    for name in ("kvbridged", "gkvctl", "gkv-bench", "gkv-gpusim"):
         path = os.path.join(build, name)
         if not os.path.isfile(path):
             raise Error(f"no {path}: run user.sh")

@@ -42,12 +42,22 @@ for ns in main local; do
 			sim -n $ns -y lockstep -p $policy -w 2 -l 8 -r 2 -b 40 -d 16
 	done
 done
+for ns in main local; do
+	check "PRPs, $ns" sim -n $ns -w 2 -l 4 -r 3 -v 100000 --prp
+	check "PRPs of values that begin anywhere, $ns" sim -n $ns -w 2 -l 4 -r 3 -v 100000 --prp --offset 12
+	check "values that begin anywhere, $ns" sim -n $ns -w 2 -l 4 -r 3 -v 100000 --offset 511
+done
 check "a queue of depth 2" sim -n main -y lockstep -p worst -w 2 -l 4 -r 2 -d 2
 check "lanes by the thousand" sim -n main -y lockstep -w $((many * 4)) -l 32 -r 1 -v 512
 check "1,023 keys with one doorbell" sim -n main -w 1 -l 32 -b 1023 -d 1024 -r 1
 check "no more than one doorbell for each step of a round" \
 	grep -q "^6 doorbells, 1023.0 commands each" <<<"$(sim -n main -w 1 -l 32 -b 1023 -d 1024 -r 1)"
 check "wrong usage is told" is_status 2 sim -l 65
+check "PRPs cannot begin anywhere" is_status 2 sim --prp --offset 511
+check "a machine needs files" is_status 2 "$GKV_BUILD/gkv-gpusim" --attach 0x1000
+head -c 65536 /dev/zero >"$WORK/ram"
+check "nothing is described there" is_status 1 "$GKV_BUILD/gkv-gpusim" --bus "$WORK/ram@0" --attach 0x1000
+check "nothing is there" is_status 1 "$GKV_BUILD/gkv-gpusim" --bus "$WORK/ram@0" --attach 0x10000
 check "a namespace that is not there" is_status 1 sim -n nothing
 stop_daemon
 

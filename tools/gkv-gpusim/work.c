@@ -17,19 +17,54 @@ static uint32_t keys(const struct work *w)
 	return w->sim.waves * (w->batch ? w->batch : w->sim.lanes);
 }
 
+/* Of what a key needs, each begins a page: the values out and in, a List's, entries of PRPs. */
+static size_t value_room(const struct work *w)
+{
+	return ((size_t)w->value + w->offset + WORK_PAGE - 1) / WORK_PAGE * WORK_PAGE;
+}
+
+static size_t prp_room(const struct work *w)
+{
+	/* An entry for each page, one more for each page of entries, and some. */
+	size_t entries = value_room(w) / WORK_PAGE;
+
+	return w->prp ? (entries * 8 / (WORK_PAGE - 8) + 1) * WORK_PAGE : 0;
+}
+
 static size_t stride(const struct work *w)
 {
-	return ((size_t)w->value + 7) / 8 * 8;
+	return 2 * value_room(w) + LIST_BYTES + prp_room(w);
 }
 
 size_t work_mem(const struct work *w)
 {
-	return keys(w) * (2 * stride(w) + LIST_BYTES);
+	return keys(w) * stride(w);
 }
 
 static uint8_t *buffer(const struct work *w, uint32_t key)
 {
-	return w->mem + key * (2 * stride(w) + LIST_BYTES);
+	return w->mem + key * stride(w);
+}
+
+static uint8_t *out(const struct work *w, uint32_t key)
+{
+	return buffer(w, key) + w->offset;
+}
+
+static uint8_t *in(const struct work *w, uint32_t key)
+{
+	return out(w, key) + value_room(w);
+}
+
+static uint8_t *list(const struct work *w, uint32_t key)
+{
+	return buffer(w, key) + 2 * value_room(w);
+}
+
+/* How commands call it. */
+static uint64_t iova(const struct work *w, const uint8_t *p)
+{
+	return w->iova + (uint64_t)(p - w->mem);
 }
 
 /* Key number @key in round @round: what follows from it. */
@@ -43,25 +78,37 @@ static uint64_t key_hi(const struct work *w, uint32_t round)
 	return mix(w->seed + 1) << 32 | round;
 }
 
+/* Now and then none at all, or the longest. */
 static uint32_t length(const struct work *w, uint32_t key, uint32_t round)
 {
-	return (uint32_t)(mix(key_lo(w, key) + round * 31) % ((uint64_t)w->value + 1));
+	switch ((key + round) % 8) {
+	case 0:	return w->value;
+	case 1:	return 0;
+	default: return (uint32_t)(mix(key_lo(w, key) + round * 31) % ((uint64_t)w->value + 1));
+	}
 }
 
 static void fill(const struct work *w, uint8_t *to, uint32_t key, uint32_t round)
 {
 	uint64_t x = mix(key_lo(w, key) ^ key_hi(w, round));
+	uint32_t len = length(w, key, round);
 
-	for (uint32_t i = 0; i < length(w, key, round); i++)
-		to[i] = (uint8_t)(mix(x + i / 8) >> i % 8 * 8);
+	for (uint32_t i = 0; i < len; i += 8) {
+		uint64_t word = mix(x + i / 8);
+
+		memcpy(to + i, &word, len - i < 8 ? len - i : 8);
+	}
 }
 
 static bool same(const struct work *w, const uint8_t *got, uint32_t key, uint32_t round)
 {
 	uint64_t x = mix(key_lo(w, key) ^ key_hi(w, round));
+	uint32_t len = length(w, key, round);
 
-	for (uint32_t i = 0; i < length(w, key, round); i++) {
-		if (got[i] != (uint8_t)(mix(x + i / 8) >> i % 8 * 8))
+	for (uint32_t i = 0; i < len; i += 8) {
+		uint64_t word = mix(x + i / 8);
+
+		if (memcmp(got + i, &word, len - i < 8 ? len - i : 8))
 			return false;
 	}
 	return true;
@@ -74,38 +121,57 @@ static const char *const step_names[NSTEPS] = {
 	"store", "retrieve", "exist", "list", "delete", "retrieve of a deleted key",
 };
 
+/* Where @c's value is, with PRPs if they are asked for. */
+static struct gkv_dev_cmd placed(struct work *w, struct gkv_dev_cmd c, uint32_t key,
+				 const uint8_t *at)
+{
+	uint8_t *entries = list(w, key) + LIST_BYTES;
+
+	if (w->prp && c.len)
+		c.data = gkv_dev_prp(w->q, iova(w, at), c.len, (uint64_t *)(void *)entries,
+				     iova(w, entries));
+	return c;
+}
+
 static struct gkv_dev_cmd command(struct work *w, enum step step, uint32_t key, uint32_t round)
 {
-	uint8_t *out = buffer(w, key), *in = out + stride(w), *list = in + stride(w);
 	uint64_t lo = key_lo(w, key), hi = key_hi(w, round);
+	uint8_t *at;
 
 	switch (step) {
 	case STORE:
-		fill(w, out, key, round);
-		return gkv_dev_store(w->nsid, lo, hi, 16, (uintptr_t)out, length(w, key, round));
+		at = out(w, key);
+		fill(w, at, key, round);
+		return placed(w, gkv_dev_store(w->nsid, lo, hi, 16, iova(w, at),
+					       length(w, key, round)), key, at);
 	case LIST:
-		return gkv_dev_list(w->nsid, lo, hi, 16, (uintptr_t)list, LIST_BYTES);
+		at = list(w, key);
+		return placed(w, gkv_dev_list(w->nsid, lo, hi, 16, iova(w, at), LIST_BYTES), key,
+			      at);
 	case DELETE:
 		return gkv_dev_delete(w->nsid, lo, hi, 16);
 	case EXIST:
 		return gkv_dev_exist(w->nsid, lo, hi, 16);
 	default:
-		memset(in, 0xa5, w->value);
-		return gkv_dev_retrieve(w->nsid, lo, hi, 16, (uintptr_t)in, w->value);
+		at = in(w, key);
+		memset(at, 0xa5, w->value);
+		return placed(w, gkv_dev_retrieve(w->nsid, lo, hi, 16, iova(w, at), w->value), key,
+			      at);
 	}
 }
 
 /* The first key of a list that begins at a key which exists is that key. */
-static bool listed(const struct work *w, const uint8_t *list, uint32_t key, uint32_t round)
+static bool listed(const struct work *w, uint32_t key, uint32_t round)
 {
+	const uint8_t *got = list(w, key);
 	uint64_t k[2] = { key_lo(w, key), key_hi(w, round) };
 	struct gkv_list_entry e;
 	uint32_t n;
 
-	memcpy(&n, list, sizeof(n));
-	memcpy(&e, list + GKV_LIST_HDR_SIZE, sizeof(e));
+	memcpy(&n, got, sizeof(n));
+	memcpy(&e, got + GKV_LIST_HDR_SIZE, sizeof(e));
 	return n && e.klen == 16 &&
-	       !memcmp(list + GKV_LIST_HDR_SIZE + offsetof(struct gkv_list_entry, key), k, 16);
+	       !memcmp(got + GKV_LIST_HDR_SIZE + offsetof(struct gkv_list_entry, key), k, 16);
 }
 
 static void count(uint64_t *n, uint64_t by)
@@ -117,7 +183,6 @@ static void count(uint64_t *n, uint64_t by)
 static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 		  const struct gkv_dev_result *r)
 {
-	uint8_t *in = buffer(w, key) + stride(w);
 	uint16_t want = step == GONE ? GKV_SC_KEY_NOT_FOUND : GKV_SC_SUCCESS;
 	uint32_t len = length(w, key, round);
 
@@ -134,9 +199,9 @@ static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 	if (GKV_STATUS_CODE(r->status) != want)
 		sim_fail("%s of key %u, round %u: status %#x", step_names[step], key, round,
 			 r->status);
-	else if (step == RETRIEVE && (r->len != len || !same(w, in, key, round)))
+	else if (step == RETRIEVE && (r->len != len || !same(w, in(w, key), key, round)))
 		sim_fail("retrieve of key %u, round %u: not the value stored", key, round);
-	else if (step == LIST && !listed(w, in + stride(w), key, round))
+	else if (step == LIST && !listed(w, key, round))
 		sim_fail("list from key %u, round %u: not there", key, round);
 	count(step == STORE ? &w->stores : step == EXIST ? &w->exists : step == LIST ? &w->lists :
 	      step == DELETE ? &w->deletes : &w->retrieves, 1);
@@ -194,6 +259,12 @@ static void batch_step(struct work *w, uint32_t wave, uint64_t mask, enum step s
 	gkvd_sync(mask);
 }
 
+/* Whether there is a round number @i. */
+static bool more(const struct work *w, uint32_t i)
+{
+	return (i < w->rounds || w->go_on()) && !w->ended && !sim_failed();
+}
+
 void work_kernel(void *arg, uint32_t id)
 {
 	struct work *w = arg;
@@ -201,12 +272,12 @@ void work_kernel(void *arg, uint32_t id)
 	uint64_t all = lanes == 64 ? ~(uint64_t)0 : ((uint64_t)1 << lanes) - 1;
 
 	if (!w->batch) {
-		for (uint32_t i = 0; (i < w->rounds || w->go_on()) && !sim_failed(); i++)
+		for (uint32_t i = 0; more(w, i); i++)
 			lane_round(w, id, i);
 		return;
 	}
 	/* All lanes leave together, or those that stay would wait for the others. */
-	for (uint32_t i = 0; any(all, (i < w->rounds || w->go_on()) && !sim_failed()); i++) {
+	for (uint32_t i = 0; any(all, more(w, i)); i++) {
 		for (enum step step = STORE; step < NSTEPS; step++)
 			batch_step(w, id / lanes, all, step, i);
 	}

@@ -3,6 +3,8 @@
 #ifndef GKV_GPUSIM_WORK_H
 #define GKV_GPUSIM_WORK_H
 
+#include <signal.h>
+
 #include <gkv.h>
 #include <gkv_device.h>
 
@@ -19,20 +21,25 @@ struct work {
 	struct sim_conf sim;
 	uint32_t nsid;
 	uint32_t rounds;		/* at least, and as long as ... */
-	bool (*go_on)(void);		/* ... this says so */
+	bool (*go_on)(void);		/* ... this says so, */
+	volatile sig_atomic_t ended;	/* unless this is set, by a signal handler too */
 	uint32_t batch;			/* keys of a wavefront; 0: each lane for itself */
 	uint32_t value;			/* longest, bytes */
+	uint32_t offset;		/* of values, behind whole pages of WORK_PAGE */
+	bool prp;			/* instead of SGLs */
 	uint64_t timeout_ns;		/* of a wait; 0: the queue's */
 	uint64_t seed;
 
 	struct gkv_dev_queue *q;
-	uint8_t *mem;			/* two values and a list for each key under way */
+	uint8_t *mem;			/* what each key under way needs, page by page ... */
+	uint64_t iova;			/* ... and how commands call it */
 	struct batch *batches;		/* of each wavefront */
 
 	/* Counted by all lanes. */
 	uint64_t stores, retrieves, exists, deletes, lists, bytes, retries;
 };
 
+#define WORK_PAGE	4096u
 #define LIST_BYTES	4096u
 
 /* Bytes of memory that @w needs for values; its settings are there. */
