@@ -495,6 +495,82 @@ GKV_API int gkv_gpu_queue_free(struct gkv_gpu *gpu, struct gkv_qp *qp);
 GKV_API int gkv_gpu_import(struct gkv_gpu *gpu, struct gkv *g, void *device_ptr, size_t len,
 			   uint32_t provider, struct gkv_mem **mem);
 
+/*
+ * Commands in the order of a stream of the device: a Store takes what a kernel in front of it
+ * has written, and a kernel behind a Retrieve finds the value, with nothing for the host's
+ * processor to do once they are enqueued. docs/device.md has what it costs.
+ *
+ * A struct gkv_gpu_stream and its batches belong to one thread at a time. A small thread of
+ * its own, which never calls the runtime, watches what is enqueued: while the daemon is being
+ * restarted the stream waits, for 30 s at most. When nobody will answer - the queue pair was
+ * lost or stopped, or no answer came within its timeout (by default the longest deadline of a
+ * namespace and 2 s) - the thread takes the queue pair from the daemon, which can take as
+ * long as gkv_qp_destroy(), and answers with status 370h, "Host Pathing Error", in its place:
+ * outcome unknown. So do all commands behind, and the stream goes on.
+ */
+struct gkv_gpu_stream;
+struct gkv_gpu_batch;
+
+/*
+ * Put @qp into the order of @stream, a cudaStream_t or hipStream_t of the device @gpu; both
+ * stay the caller's and belong to each other until gkv_gpu_stream_close(). The queue pair is
+ * handed over as by gkv_qp_device(): it has GKV_QP_POLLED, its rings and doorbells in host
+ * memory, and neither GKV_QP_CSUM nor GKV_QP_PRP; its depth bounds how many commands are in
+ * flight, not how many are enqueued.
+ * Errors: as above, and -EINVAL, -EBUSY or -ENOTCONN by the queue pair; -EOPNOTSUPP also when
+ * the device's streams cannot wait for memory.
+ */
+GKV_API int gkv_gpu_stream_open(struct gkv_gpu *gpu, struct gkv_qp *qp, void *stream,
+				struct gkv_gpu_stream **s);
+
+/*
+ * Free it and its batches; before gkv_qp_destroy() and gkv_close(). The queue pair then stays
+ * handed over until it is reset. -EBUSY, and nothing has happened, while the stream has not
+ * gone past all that is enqueued.
+ */
+GKV_API int gkv_gpu_stream_close(struct gkv_gpu_stream *s);
+
+/*
+ * Make room for a batch of up to @max commands: 80 bytes each in host memory, registered with
+ * the runtime, and on the device. The same batch is used again and again; one for each that
+ * is to be enqueued at a time. gkv_gpu_batch_free(): -EBUSY as gkv_gpu_stream_close().
+ */
+GKV_API int gkv_gpu_batch_alloc(struct gkv_gpu_stream *s, uint32_t max,
+				struct gkv_gpu_batch **batch);
+GKV_API int gkv_gpu_batch_free(struct gkv_gpu_batch *batch);
+
+/*
+ * Enqueue @n commands on the stream: they run, in any order, when all that was enqueued
+ * before is done, and what is enqueued afterwards runs when all of them are answered. They are
+ * read by this call only; @segs, @crc and @user_data have no use here. Buffers are addresses
+ * in a gkv_mem, which is not to be freed before the stream has gone past. They are in use from
+ * here until then, and those of commands that end with status 370h until gkv_gpu_stream_close()
+ * and gkv_qp_reset() or gkv_qp_destroy() have succeeded; what a daemon had begun that then could
+ * not be asked may land for a while yet.
+ * Returns 0. The call waits only where the runtime itself does, which takes no end of work on a
+ * stream that stands still.
+ * Errors: those of gkv_submit() when a command is malformed, and those of the runtime, with
+ * nothing enqueued; -EBUSY the batch is, or the stream is being captured into a graph; -E2BIG
+ * more than its @max; -ENOTCONN, -ENODEV or -EIO the queue pair is not served any more; -EIO a
+ * call to the runtime failed halfway, this time or before: the stream has what came before it,
+ * and only gkv_gpu_stream_close() is left.
+ */
+struct gkv_cmd;
+GKV_API int gkv_gpu_batch_enqueue(struct gkv_gpu_batch *batch, const struct gkv_cmd *cmds,
+				  uint32_t n);
+
+/* 1 when the stream has gone past the batch, or it was not enqueued yet; 0 before. */
+GKV_API int gkv_gpu_batch_done(const struct gkv_gpu_batch *batch);
+
+/*
+ * What gkv_dev_answer() of gkv_device.h takes to tell how the commands enqueued last ended: *@dev
+ * for kernels of the device that are enqueued behind the batch, *@host once it is done. Either
+ * may be NULL; their sizes are set by the caller. Good until the batch is enqueued again or freed.
+ */
+struct gkv_dev_answers;
+GKV_API int gkv_gpu_batch_answers(const struct gkv_gpu_batch *batch, struct gkv_dev_answers *dev,
+				  struct gkv_dev_answers *host);
+
 /* ---- Status ------------------------------------------------------------- */
 
 /* Status name, e.g. "KV Key Does Not Exist"; never NULL. */

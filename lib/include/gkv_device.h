@@ -26,6 +26,7 @@
 #include "gkv_device/command.h"
 #include "gkv_device/submit.h"
 #include "gkv_device/wait.h"
+#include "gkv_device/answers.h"
 #include "gkv_device/crc32c.h"
 
 #endif

@@ -79,3 +79,37 @@ int gkv_qp_device(struct gkv_qp *qp, struct gkv_dev_desc *desc)
 	pthread_mutex_unlock(&qp->g->lock);
 	return ret;
 }
+
+/* No device has come to know of the queue pair: it is the host's as before. */
+void gkvi_device_take_back(struct gkv_qp *qp)
+{
+	pthread_mutex_lock(&qp->g->lock);
+	qp->odd &= ~ODD_DEVICE;
+	pthread_mutex_unlock(&qp->g->lock);
+}
+
+/*
+ * Take a queue pair, which is in the hands of device code, from the daemon, so that neither it
+ * nor a successor serves it until it is reset. A daemon that is there is asked, and has ended
+ * what it had begun when it answers. Where there is none, or it does not answer, the keeper
+ * will not hand the queue pair over again; what the old one had begun may still happen.
+ */
+void gkvi_device_withdraw(struct gkv_qp *qp)
+{
+	struct gkv *g = qp->g;
+	struct gkv_msg_reply r;
+	struct gkv_msg_id m;
+
+	pthread_mutex_lock(&g->lock);
+	if (load_acquire(&qp->link) == QP_LIVE) {
+		gkvi_hdr(&m.hdr, GKV_MSG_QP_DEL, sizeof(m));
+		m.id = htole32(qp->qid);
+		if (load_relaxed(&g->up) && !g->dead)
+			gkvi_call(g, &m.hdr, sizeof(m), NULL, 0, &r, sizeof(r), NULL, 0);
+		/* Unless the keeper has seen to that meanwhile. */
+		if (load_acquire(&qp->link) == QP_LIVE)
+			store_release(&qp->link, QP_LOST);
+		gkvi_device_lost(qp);
+	}
+	pthread_mutex_unlock(&g->lock);
+}

@@ -102,7 +102,7 @@ int gkvi_gpu_obj_pin(struct gkv_gpu *gpu, struct gpu_obj *o, unsigned int i, voi
 /* @o is in no list. Caller holds gkvi_gpu_lock and has entered the device. */
 void gkvi_gpu_obj_free(struct gkv_gpu *gpu, struct gpu_obj *o)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (o->pins[i])
 			gkvi_gpu_unpin(gpu->rt, o->pins[i]);
 	if (o->block)

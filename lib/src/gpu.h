@@ -16,6 +16,7 @@ struct gkv_gpu {
 	uint32_t refs;			/* the caller's, and one for each pin made through it */
 	uint32_t flags;			/* GKV_GPU_* of struct gkv_gpu_info */
 	uint32_t ticks_per_us;
+	const char *no_order;		/* why its streams cannot wait for memory; NULL: they can */
 	void *ctx, *stream;		/* the runtime's */
 	struct gpu_obj *objs;		/* what is mapped, and queues */
 };
@@ -42,6 +43,20 @@ struct gpu_runtime {
 	int (*visible)(struct gkv_gpu *gpu, uint64_t dev, size_t len);
 	/* A dma-buf, which the caller closes, and where in it the memory begins. */
 	int (*export)(struct gkv_gpu *gpu, uint64_t dev, size_t len, int *fd, uint64_t *offset);
+	/*
+	 * In the order of @stream, without waiting for it; only where @no_order is NULL. Copies
+	 * are between pinned memory of the host, in its own address, and of the device.
+	 */
+	int (*to_device)(void *stream, uint64_t dev, const void *host, size_t len);
+	int (*to_host)(void *stream, void *host, uint64_t dev, size_t len);
+	/* Store @v at @dev, after all that came before, as the whole system sees it. */
+	int (*write32)(void *stream, uint64_t dev, uint32_t v);
+	/* Go on when @bit of the word at @dev is set, or clear. */
+	int (*wait_bit)(void *stream, uint64_t dev, uint32_t bit, bool set);
+	/* At once: 1 nothing is left to do on @stream; 0 there is; or it has failed. */
+	int (*idle)(void *stream);
+	int (*capturing)(void *stream);		/* likewise: is it recorded into a graph? */
+	int (*sync)(void *stream);		/* waits until it is idle */
 };
 
 extern const struct gpu_runtime gkvi_gpu_cuda, gkvi_gpu_hip;
@@ -67,11 +82,11 @@ void gkvi_gpu_unpin(const struct gpu_runtime *rt, const void *addr);
 /* Something that a device has been given; under gkvi_gpu_lock. */
 struct gpu_obj {
 	struct gpu_obj *next;
-	const void *key;		/* gkv_mem or gkv_qp */
+	const void *key;		/* gkv_mem, gkv_qp, gkv_gpu_stream or gkv_gpu_batch */
 	bool queue;
-	void *pins[2];			/* of the process; NULL: none */
-	uint64_t dev[2];		/* where the device has them */
-	uint64_t block;			/* of a queue, in device memory */
+	void *pins[3];			/* of the process; NULL: none */
+	uint64_t dev[3];		/* where the device has them */
+	uint64_t block;			/* in device memory */
 };
 
 struct gpu_obj **gkvi_gpu_find(struct gkv_gpu *gpu, const void *key);

@@ -13,6 +13,7 @@
 #define ATTR_COMPUTE_CAPABILITY_MAJOR		75
 #define ATTR_HOST_REGISTER_SUPPORTED		99
 #define ATTR_GPU_DIRECT_RDMA_WRITES_ORDERING	118
+#define ATTR_CAN_USE_STREAM_WAIT_VALUE_NOR	123
 #define ATTR_DMA_BUF_SUPPORTED			124
 #define WRITES_ORDERING_OWNER			100
 #define MEMHOSTREGISTER_PORTABLE		0x1
@@ -20,6 +21,10 @@
 #define POINTER_ATTRIBUTE_SYNC_MEMOPS		6
 #define MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD	1
 #define STREAM_NON_BLOCKING			1
+#define STREAM_WAIT_VALUE_AND			2
+#define STREAM_WAIT_VALUE_NOR			3
+#define STREAM_WRITE_VALUE_DEFAULT		0
+#define ERROR_NOT_READY				600
 
 static struct {
 	int (*init)(unsigned int flags);
@@ -42,6 +47,12 @@ static struct {
 	int (*copy)(uint64_t to, const void *from, size_t len, void *stream);
 	int (*set_attribute)(const void *value, int attr, uint64_t dev);
 	int (*export)(void *handle, uint64_t dev, size_t len, int type, unsigned long long flags);
+	/* Where the driver has them all. */
+	int (*copy_back)(void *to, uint64_t from, size_t len, void *stream);
+	int (*write_value)(void *stream, uint64_t dev, uint32_t v, unsigned int flags);
+	int (*wait_value)(void *stream, uint64_t dev, uint32_t v, unsigned int flags);
+	int (*stream_query)(void *stream);
+	int (*capturing)(void *stream, int *status);
 } cu;
 
 static const struct gpu_symbol symbols[] = {
@@ -68,8 +79,17 @@ static const struct gpu_symbol symbols[] = {
 	{ NULL, NULL },
 };
 
+static const struct gpu_symbol order_symbols[] = {
+	{ "cuMemcpyDtoHAsync_v2", &cu.copy_back },
+	{ "cuStreamWriteValue32_v2", &cu.write_value },
+	{ "cuStreamWaitValue32_v2", &cu.wait_value },
+	{ "cuStreamQuery", &cu.stream_query },
+	{ "cuStreamIsCapturing", &cu.capturing },
+	{ NULL, NULL },
+};
+
 static const char *const files[] = { "libcuda.so.1", NULL };
-static bool loaded;
+static bool loaded, have_order;
 
 static int failed(int code, const char *what)
 {
@@ -102,6 +122,10 @@ static int check(struct gkv_gpu *gpu, int dev)
 		gpu->flags |= GKV_GPU_DMABUF;
 	if (attribute(ATTR_GPU_DIRECT_RDMA_WRITES_ORDERING, dev) >= WRITES_ORDERING_OWNER)
 		gpu->flags |= GKV_GPU_ORDERED;
+	if (!have_order)
+		gpu->no_order = "the driver is too old: it has no cuStreamWaitValue32_v2";
+	else if (!attribute(ATTR_CAN_USE_STREAM_WAIT_VALUE_NOR, dev))
+		gpu->no_order = "CAN_USE_STREAM_WAIT_VALUE_NOR is 0";
 	/* %globaltimer counts nanoseconds. */
 	gpu->ticks_per_us = 1000;
 	return 0;
@@ -139,10 +163,14 @@ static int cuda_open(struct gkv_gpu *gpu)
 {
 	int n = 0, dev = 0, code, ret;
 
-	ret = loaded ? 0 : gkvi_gpu_load("GKV_LIBCUDA", files, "driver of NVIDIA's GPUs", symbols);
-	if (ret)
-		return ret;
-	loaded = true;
+	if (!loaded) {
+		ret = gkvi_gpu_load("GKV_LIBCUDA", files, "driver of NVIDIA's GPUs", symbols);
+		if (ret)
+			return ret;
+		loaded = true;
+		have_order = !gkvi_gpu_load("GKV_LIBCUDA", files, "driver of NVIDIA's GPUs",
+					    order_symbols);
+	}
 	code = cu.init(0);
 	if (!code)
 		code = cu.device_count(&n);
@@ -251,6 +279,63 @@ static int cuda_export(struct gkv_gpu *gpu, uint64_t dev, size_t len, int *fd, u
 	return code ? failed(code, "cannot export the memory as a dma-buf") : 0;
 }
 
+/* ---- In stream order ---- */
+
+static int cuda_to_device(void *stream, uint64_t dev, const void *host, size_t len)
+{
+	int code = cu.copy(dev, host, len, stream);
+
+	return code ? failed(code, "cannot enqueue a copy to the device") : 0;
+}
+
+static int cuda_to_host(void *stream, void *host, uint64_t dev, size_t len)
+{
+	int code = cu.copy_back(host, dev, len, stream);
+
+	return code ? failed(code, "cannot enqueue a copy to the host") : 0;
+}
+
+static int cuda_write32(void *stream, uint64_t dev, uint32_t v)
+{
+	/* Not NO_MEMORY_BARRIER: what was written before is there first. */
+	int code = cu.write_value(stream, dev, v, STREAM_WRITE_VALUE_DEFAULT);
+
+	return code ? failed(code, "cannot enqueue a doorbell") : 0;
+}
+
+static int cuda_wait_bit(void *stream, uint64_t dev, uint32_t bit, bool set)
+{
+	/* Until (word & value) is not 0, and until ~(word | value) is not. */
+	int code = set ? cu.wait_value(stream, dev, bit, STREAM_WAIT_VALUE_AND) :
+			 cu.wait_value(stream, dev, ~bit, STREAM_WAIT_VALUE_NOR);
+
+	return code ? failed(code, "cannot enqueue a wait") : 0;
+}
+
+static int cuda_idle(void *stream)
+{
+	int code = cu.stream_query(stream);
+
+	if (code == ERROR_NOT_READY)
+		return 0;
+	return code ? failed(code, "the stream has failed") : 1;
+}
+
+static int cuda_capturing(void *stream)
+{
+	int status = 0, code = cu.capturing(stream, &status);
+
+	return code ? failed(code, "the stream does not say whether it is being captured") :
+		      status != 0;
+}
+
+static int cuda_sync(void *stream)
+{
+	int code = cu.stream_sync(stream);
+
+	return code ? failed(code, "cannot wait for a stream") : 0;
+}
+
 const struct gpu_runtime gkvi_gpu_cuda = {
 	.name = "CUDA",
 	.no_dmabuf = "DMA_BUF_SUPPORTED is 0 (NVIDIA's open kernel modules can)",
@@ -266,4 +351,11 @@ const struct gpu_runtime gkvi_gpu_cuda = {
 	.copy = cuda_copy,
 	.visible = cuda_visible,
 	.export = cuda_export,
+	.to_device = cuda_to_device,
+	.to_host = cuda_to_host,
+	.write32 = cuda_write32,
+	.wait_bit = cuda_wait_bit,
+	.idle = cuda_idle,
+	.capturing = cuda_capturing,
+	.sync = cuda_sync,
 };

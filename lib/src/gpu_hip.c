@@ -11,11 +11,15 @@
 /* hipDeviceAttribute..., and so on. */
 #define ATTR_CAN_MAP_HOST_MEMORY	3
 #define ATTR_IS_LARGE_BAR		10011
+#define ATTR_CAN_USE_STREAM_WAIT_VALUE	10013
 #define ATTR_WALL_CLOCK_RATE		10017	/* kHz */
 #define HOST_REGISTER_PORTABLE		0x1
 #define HOST_REGISTER_MAPPED		0x2
 #define MEMCPY_HOST_TO_DEVICE		1
+#define MEMCPY_DEVICE_TO_HOST		2
 #define STREAM_NON_BLOCKING		1
+#define STREAM_WAIT_VALUE_EQ		1
+#define ERROR_NOT_READY			600
 /* HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_... */
 #define POOL_FINE_GRAINED		2u
 #define POOL_EXTENDED_FINE_GRAINED	8u
@@ -48,6 +52,11 @@ static struct {
 	int (*alloc)(void **dev, size_t len);
 	int (*free)(void *dev);
 	int (*copy)(void *to, const void *from, size_t len, int kind, void *stream);
+	/* Where the runtime has them all. */
+	int (*write_value)(void *stream, void *dev, uint32_t v, unsigned int flags);
+	int (*wait_value)(void *stream, void *dev, uint32_t v, unsigned int flags, uint32_t mask);
+	int (*stream_query)(void *stream);
+	int (*capturing)(void *stream, int *status);
 } hip;
 
 static struct {
@@ -75,6 +84,14 @@ static const struct gpu_symbol hip_symbols[] = {
 	{ NULL, NULL },
 };
 
+static const struct gpu_symbol order_symbols[] = {
+	{ "hipStreamWriteValue32", &hip.write_value },
+	{ "hipStreamWaitValue32", &hip.wait_value },
+	{ "hipStreamQuery", &hip.stream_query },
+	{ "hipStreamIsCapturing", &hip.capturing },
+	{ NULL, NULL },
+};
+
 static const struct gpu_symbol hsa_symbols[] = {
 	{ "hsa_amd_pointer_info", &hsa.pointer_info },
 	{ "hsa_amd_portable_export_dmabuf", &hsa.export },
@@ -84,7 +101,7 @@ static const struct gpu_symbol hsa_symbols[] = {
 static const char *const hip_files[] = { "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
 					 "libamdhip64.so.5", NULL };
 static const char *const hsa_files[] = { "libhsa-runtime64.so.1", "libhsa-runtime64.so", NULL };
-static bool loaded, have_hsa;
+static bool loaded, have_hsa, have_order;
 
 static int failed(int code, const char *what)
 {
@@ -113,7 +130,11 @@ static int check(struct gkv_gpu *gpu)
 	/* Others reach all of its memory only through a BAR of that size. */
 	if (have_hsa && attribute(ATTR_IS_LARGE_BAR, gpu->device))
 		gpu->flags |= GKV_GPU_DMABUF;
-	/* That depends on the memory: hip_visible(). */
+	if (!have_order)
+		gpu->no_order = "the runtime is too old: it has no hipStreamWaitValue32";
+	else if (!attribute(ATTR_CAN_USE_STREAM_WAIT_VALUE, gpu->device))
+		gpu->no_order = "CanUseStreamWaitValue is 0";
+	/* GKV_GPU_ORDERED depends on the memory: hip_visible(). */
 	return 0;
 }
 
@@ -144,6 +165,8 @@ static int hip_open(struct gkv_gpu *gpu)
 		if (ret)
 			return ret;
 		loaded = true;
+		have_order = !gkvi_gpu_load("GKV_LIBHIP", hip_files, "HIP runtime of AMD's GPUs",
+					    order_symbols);
 		/* For memory of the device only; what is missing is told then. */
 		have_hsa = !gkvi_gpu_load("GKV_LIBHSA", hsa_files, "HSA runtime of AMD's GPUs",
 					  hsa_symbols);
@@ -257,6 +280,62 @@ static int hip_export(struct gkv_gpu *gpu, uint64_t dev, size_t len, int *fd, ui
 	return 0;
 }
 
+/* ---- In stream order ---- */
+
+static int hip_to_device(void *stream, uint64_t dev, const void *host, size_t len)
+{
+	int code = hip.copy((void *)(uintptr_t)dev, host, len, MEMCPY_HOST_TO_DEVICE, stream);
+
+	return code ? failed(code, "cannot enqueue a copy to the device") : 0;
+}
+
+static int hip_to_host(void *stream, void *host, uint64_t dev, size_t len)
+{
+	int code = hip.copy(host, (void *)(uintptr_t)dev, len, MEMCPY_DEVICE_TO_HOST, stream);
+
+	return code ? failed(code, "cannot enqueue a copy to the host") : 0;
+}
+
+static int hip_write32(void *stream, uint64_t dev, uint32_t v)
+{
+	int code = hip.write_value(stream, (void *)(uintptr_t)dev, v, 0);
+
+	return code ? failed(code, "cannot enqueue a doorbell") : 0;
+}
+
+static int hip_wait_bit(void *stream, uint64_t dev, uint32_t bit, bool set)
+{
+	/* With a mask, equality does for both; what NOR does with one depends on the version. */
+	int code = hip.wait_value(stream, (void *)(uintptr_t)dev, set ? bit : 0,
+				  STREAM_WAIT_VALUE_EQ, bit);
+
+	return code ? failed(code, "cannot enqueue a wait") : 0;
+}
+
+static int hip_idle(void *stream)
+{
+	int code = hip.stream_query(stream);
+
+	if (code == ERROR_NOT_READY)
+		return 0;
+	return code ? failed(code, "the stream has failed") : 1;
+}
+
+static int hip_capturing(void *stream)
+{
+	int status = 0, code = hip.capturing(stream, &status);
+
+	return code ? failed(code, "the stream does not say whether it is being captured") :
+		      status != 0;
+}
+
+static int hip_sync(void *stream)
+{
+	int code = hip.stream_sync(stream);
+
+	return code ? failed(code, "cannot wait for a stream") : 0;
+}
+
 const struct gpu_runtime gkvi_gpu_hip = {
 	.name = "HIP",
 	.no_dmabuf = "it has no BAR for all of its memory, or the HSA runtime is not there",
@@ -272,4 +351,11 @@ const struct gpu_runtime gkvi_gpu_hip = {
 	.copy = hip_copy,
 	.visible = hip_visible,
 	.export = hip_export,
+	.to_device = hip_to_device,
+	.to_host = hip_to_host,
+	.write32 = hip_write32,
+	.wait_bit = hip_wait_bit,
+	.idle = hip_idle,
+	.capturing = hip_capturing,
+	.sync = hip_sync,
 };

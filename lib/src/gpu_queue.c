@@ -104,12 +104,8 @@ static int queue(struct gkv_gpu *gpu, struct gkv_qp *qp, const struct gkv_gpu_pa
 		ret = gkv_qp_device(qp, &d);
 	if (!ret) {
 		ret = fill(gpu, qp, parts, o, &d);
-		if (ret) {
-			/* No device knows of it: it is the host's as before. */
-			pthread_mutex_lock(&qp->g->lock);
-			qp->odd &= ~ODD_DEVICE;
-			pthread_mutex_unlock(&qp->g->lock);
-		}
+		if (ret)
+			gkvi_device_take_back(qp);
 	}
 	if (ret) {
 		if (fresh)

@@ -298,6 +298,8 @@ void gkvi_wake(struct gkv_qp *qp);
 int gkvi_qp_device_err(const struct gkv_qp *qp);
 void gkvi_device_away(struct gkv *g, bool away);
 void gkvi_device_lost(struct gkv_qp *qp);
+void gkvi_device_take_back(struct gkv_qp *qp);
+void gkvi_device_withdraw(struct gkv_qp *qp);
 
 /* qpmem.c */
 int gkvi_qp_memory(struct gkv *g, struct gkv_qp *qp, const struct gkv_qp_opts *o);

@@ -12,16 +12,28 @@
 /* What the library says and has seen: its symbol "gpu_stub". Later fields are counts. */
 struct gpu_stub {
 	int (*has)(const void *p);	/* is it the device's address of registered memory? */
-	const char *fail;	/* this function returns @code */
-	int code;
+	const char *fail;	/* this function returns @code, after @skip more calls */
+	int code, skip;
 	int devices, major, map_host, dmabuf, ordering;
 	int khz, large_bar;	/* HIP */
 	uint32_t pool_flags, info_size;
 	int no_info;		/* hsa_amd_pointer_info() fails */
+	int can_wait;		/* streams can wait for memory */
+	int capturing;		/* what a stream says */
+
+	/*
+	 * The program's streams, each with a thread that does what is enqueued, in order. A
+	 * "kernel" is a function of the program. free() gives up what is left, and waits.
+	 */
+	void *(*stream_new)(void);
+	void (*stream_free)(void *stream);
+	void (*stream_sync)(void *stream);
+	void (*launch)(void *stream, void (*kernel)(void *), void *arg);
 
 	int contexts, entered, streams, registered, allocated;
 	int device;		/* HIP: current */
-	int copies_unsynced;
+	int copied, written, waited;	/* operations on the program's streams */
+	uint64_t bytes;			/* that were copied */
 	uint64_t sync_memops, exported;	/* addresses of the last ones */
 	uint32_t export_len;
 };

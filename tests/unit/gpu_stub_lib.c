@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libcuda.so.1, or with STUB_HIP libamdhip64.so and libhsa-runtime64.so, as far as libgkv uses
- * them; see gpu_stub.h. With STUB_OLD without the newest function.
+ * them; see gpu_stub.h. With STUB_OLD without the newest function, with STUB_NO_MEMOPS without
+ * those by which streams wait for memory.
  */
 #define GPU_STUB_LIB
 #define _GNU_SOURCE
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,18 +16,26 @@
 
 #define MAX 64
 #define PUBLIC __attribute__((visibility("default")))
+#define FAILS(f) (gpu_stub.fail && !strcmp(gpu_stub.fail, f) && !gpu_stub.skip)
 /* The name of the function that it is in. */
 #define FAIL() do {							\
-	if (gpu_stub.fail && !strcmp(gpu_stub.fail, __func__))		\
+	if (gpu_stub.fail && !strcmp(gpu_stub.fail, __func__) &&	\
+	    !(gpu_stub.skip && gpu_stub.skip--))			\
 		return gpu_stub.code;					\
 } while (0)
 
 static int has(const void *p);
+static void *program_stream(void);
+static void program_free(void *stream);
+static void program_sync(void *stream);
+static void launch(void *stream, void (*kernel)(void *), void *arg);
 
 PUBLIC struct gpu_stub gpu_stub = {
 	.has = has,
 	.devices = 2, .major = 9, .map_host = 1, .dmabuf = 1, .ordering = 100,
-	.khz = 100000, .large_bar = 1, .pool_flags = 2, .info_size = 64,
+	.khz = 100000, .large_bar = 1, .pool_flags = 2, .info_size = 64, .can_wait = 1,
+	.stream_new = program_stream, .stream_free = program_free, .stream_sync = program_sync,
+	.launch = launch,
 };
 
 static struct range {
@@ -119,28 +129,7 @@ static int free_block(void *p)
 	return 0;
 }
 
-/* Not there before the stream was waited for. */
-static struct {
-	void *to;
-	const void *from;
-	size_t len;
-} later;
-
-static int copy_later(void *to, const void *from, size_t len)
-{
-	later.to = to;
-	later.from = from;
-	later.len = len;
-	gpu_stub.copies_unsynced++;
-	return 0;
-}
-
-static void synced(void)
-{
-	if (gpu_stub.copies_unsynced)
-		memcpy(later.to, later.from, later.len);
-	gpu_stub.copies_unsynced = 0;
-}
+#include "gpu_stub_stream.h"
 
 static int export(uint64_t dev, size_t len, int *fd)
 {
@@ -198,6 +187,9 @@ PUBLIC int cuDeviceGetAttribute(int *v, int attr, int dev)
 	case 118:
 		*v = gpu_stub.ordering;
 		return 0;
+	case 123:
+		*v = gpu_stub.can_wait;
+		return 0;
 	case 124:
 		*v = gpu_stub.dmabuf;
 		return 0;
@@ -240,7 +232,7 @@ PUBLIC int cuStreamCreate(void **stream, unsigned int flags)
 {
 	FAIL_CTX();
 	gpu_stub.streams++;
-	*stream = &gpu_stub;
+	*stream = new_stream(0);
 	return flags == 1 ? 0 : 1;
 }
 
@@ -248,14 +240,15 @@ PUBLIC int cuStreamDestroy_v2(void *stream)
 {
 	FAIL_CTX();
 	gpu_stub.streams--;
-	return stream == &gpu_stub ? 0 : 400;
+	return free_stream(stream);
 }
 
 PUBLIC int cuStreamSynchronize(void *stream)
 {
+	if (FAILS(__func__))
+		give_up(stream);
 	FAIL_CTX();
-	synced();
-	return stream == &gpu_stub ? 0 : 400;
+	return sync_stream(stream);
 }
 
 PUBLIC int cuMemHostRegister_v2(void *p, size_t len, unsigned int flags)
@@ -301,7 +294,41 @@ PUBLIC int cuMemFree_v2(uint64_t dev)
 PUBLIC int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t len, void *stream)
 {
 	FAIL_CTX();
-	return stream == &gpu_stub ? copy_later((void *)(uintptr_t)to, from, len) : 400;
+	return copy_to(stream, (void *)(uintptr_t)to, from, len);
+}
+
+PUBLIC int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t len, void *stream)
+{
+	FAIL_CTX();
+	return copy_from(stream, to, (void *)(uintptr_t)from, len);
+}
+
+PUBLIC int cuStreamWriteValue32_v2(void *stream, uint64_t dev, uint32_t v, unsigned int flags)
+{
+	FAIL_CTX();
+	return write_value(stream, (void *)(uintptr_t)dev, v, flags);
+}
+
+#ifdef STUB_NO_MEMOPS
+#define cuStreamWaitValue32_v2 cuSomethingElse2
+#endif
+PUBLIC int cuStreamWaitValue32_v2(void *stream, uint64_t dev, uint32_t v, unsigned int flags)
+{
+	FAIL_CTX();
+	return wait_value(stream, (void *)(uintptr_t)dev, v, flags, ~0u);
+}
+
+PUBLIC int cuStreamQuery(void *stream)
+{
+	FAIL_CTX();
+	return query(stream);
+}
+
+PUBLIC int cuStreamIsCapturing(void *stream, int *status)
+{
+	FAIL_CTX();
+	*status = gpu_stub.capturing;
+	return is_stream(stream) ? 0 : 400;
 }
 
 PUBLIC int cuPointerSetAttribute(const void *value, int attr, uint64_t dev)
@@ -369,6 +396,9 @@ PUBLIC int hipDeviceGetAttribute(int *v, int attr, int dev)
 	case 10011:
 		*v = gpu_stub.large_bar;
 		return 0;
+	case 10013:
+		*v = gpu_stub.can_wait;
+		return 0;
 	case 10017:
 		*v = gpu_stub.khz;
 		return 0;
@@ -380,21 +410,22 @@ PUBLIC int hipStreamCreateWithFlags(void **stream, unsigned int flags)
 {
 	FAIL();
 	gpu_stub.streams++;
-	*stream = &gpu_stub;
+	*stream = new_stream(0);
 	return flags == 1 ? 0 : 1;
 }
 
 PUBLIC int hipStreamDestroy(void *stream)
 {
 	gpu_stub.streams--;
-	return stream == &gpu_stub ? 0 : 400;
+	return free_stream(stream);
 }
 
 PUBLIC int hipStreamSynchronize(void *stream)
 {
+	if (FAILS(__func__))
+		give_up(stream);
 	FAIL();
-	synced();
-	return stream == &gpu_stub ? 0 : 400;
+	return sync_stream(stream);
 }
 
 PUBLIC int hipHostRegister(void *p, size_t len, unsigned int flags)
@@ -428,7 +459,37 @@ PUBLIC int hipFree(void *dev)
 PUBLIC int hipMemcpyAsync(void *to, const void *from, size_t len, int kind, void *stream)
 {
 	FAIL();
-	return kind == 1 && stream == &gpu_stub ? copy_later(to, from, len) : 1;
+	return kind == 1 ? copy_to(stream, to, from, len) :
+	       kind == 2 ? copy_from(stream, to, from, len) : 1;
+}
+
+PUBLIC int hipStreamWriteValue32(void *stream, void *dev, uint32_t v, unsigned int flags)
+{
+	FAIL();
+	return write_value(stream, dev, v, flags);
+}
+
+#ifdef STUB_NO_MEMOPS
+#define hipStreamWaitValue32 hipSomethingElse
+#endif
+PUBLIC int hipStreamWaitValue32(void *stream, void *dev, uint32_t v, unsigned int flags,
+				uint32_t mask)
+{
+	FAIL();
+	return wait_value(stream, dev, v, flags, mask);
+}
+
+PUBLIC int hipStreamQuery(void *stream)
+{
+	FAIL();
+	return query(stream);
+}
+
+PUBLIC int hipStreamIsCapturing(void *stream, int *status)
+{
+	FAIL();
+	*status = gpu_stub.capturing;
+	return is_stream(stream) ? 0 : 400;
 }
 
 struct info {
