@@ -547,8 +547,7 @@ GKV_API int gkv_gpu_batch_free(struct gkv_gpu_batch *batch);
  * here until then, and those of commands that end with status 370h until gkv_gpu_stream_close()
  * and gkv_qp_reset() or gkv_qp_destroy() have succeeded; what a daemon had begun that then could
  * not be asked may land for a while yet.
- * Returns 0. The call waits only where the runtime itself does, which takes no end of work on a
- * stream that stands still.
+ * Returns 0. The call waits only where the runtime itself does, whose own queue is not endless.
  * Errors: those of gkv_submit() when a command is malformed, and those of the runtime, with
  * nothing enqueued; -EBUSY the batch is, or the stream is being captured into a graph; -E2BIG
  * more than its @max; -ENOTCONN, -ENODEV or -EIO the queue pair is not served any more; -EIO a

@@ -547,6 +547,50 @@ static void test_silent(void **state)
 	end();
 }
 
+/* Away for too long: nobody can be asked, and no successor is given it. */
+static void test_away(void **state)
+{
+	uint32_t behind;
+
+	(void)state;
+	begin(GKV_GPU_HIP);
+	open_stream(7, 300 * MS);
+	two_of_seven(&behind);
+	fake_stop(&fake);
+	assert_soon(gkv_gpu_batch_done(b));
+	fake_start(&fake);
+	assert_soon(gkv_connected(g));
+	assert_false(fake_live(&fake, gkv_qp_id(qp)));
+	all_over(&behind, -EIO, "no answer for 300 ms");
+	assert_int_equal(fake_count(&fake, GKV_MSG_QP_DEL), 1);
+	end();
+}
+
+/* Timeouts that follow the namespaces stand still meanwhile, and start anew with the next one. */
+static void test_delay(void **state)
+{
+	struct gkv_sqe sqe;
+	struct gkv_cmd c[1];
+
+	(void)state;
+	begin(GKV_GPU_CUDA);
+	open_stream(1, 0);
+	retrieves(c, 1);
+	assert_int_equal(gkv_gpu_batch_enqueue(b, c, 1), 0);
+	fake_fetch_wait(&fake, gkv_qp_id(qp), &sqe);
+	fake_stop(&fake);
+	assert_soon(!gkv_connected(g));
+	fake_start(&fake);
+	assert_soon(gkv_connected(g));
+	assert_true(fake_live(&fake, gkv_qp_id(qp)));
+	assert_false(gkv_gpu_batch_done(b));
+	fake_post(&fake, gkv_qp_id(qp), sqe.cid, 0, 5, 0);
+	assert_soon(gkv_gpu_batch_done(b));
+	assert_int_equal(result(0).len, 5);
+	close_stream();
+	end();
+}
+
 /* The successor does not take it over. */
 static void test_not_resumed(void **state)
 {
@@ -583,6 +627,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_runtime_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_away, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_delay, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_resumed, setup, teardown),
 	};
 
