@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Queue pairs in the order of a GPU's stream, on a fake daemon: every refusal, every function of
- * the runtime failing in turn, answers in any order, and what happens when they do not come.
+ * the runtime failing in turn, and answers in any order.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,11 +16,9 @@
 
 #include <cmocka.h>
 
-#include <gkv_device.h>
-
 #include "fakedaemon.h"
 #include "fakedrv.h"
-#include "gpu_stub.h"
+#include "gpu_stream_rig.h"
 #include "vram_rig.h"
 
 /* The numbers are the vendor's, where its header is there to ask. */
@@ -31,102 +29,6 @@ _Static_assert(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR == 123 &&
 	       CU_STREAM_WRITE_VALUE_DEFAULT == 0 && CUDA_ERROR_NOT_READY == 600,
 	       "numbers of cuda.h");
 #endif
-
-#define DEPTH 4u
-
-static struct gpu_stub *stub, *stubs[3];	/* of each runtime */
-static struct gpu_stub fresh[3];
-static struct gkv_gpu *gpu;
-static struct gkv_mem *mem;
-static struct gkv_qp *qp;
-static struct gkv_gpu_stream *s;
-static struct gkv_gpu_batch *b;
-static void *stream;
-
-#define assert_says(call, err, text) do {					\
-	assert_int_equal(call, err);						\
-	if (!strstr(gkv_error(), text))						\
-		fail_msg("'%s' does not say '%s'", gkv_error(), text);		\
-} while (0)
-
-#define assert_soon(cond) do {							\
-	uint64_t until_ = now() + 60000 * MS;					\
-										\
-	while (!(cond)) {							\
-		if (now() > until_)						\
-			fail_msg("not within a minute: %s", #cond);		\
-		usleep(500);							\
-	}									\
-} while (0)
-
-/* ---- Set-up ---- */
-
-static void begin(uint32_t rt)
-{
-	stub = stubs[rt];
-	*stub = fresh[rt];
-	stream = stub->stream_new();
-	if (gkv_gpu_open(rt, 0, &gpu))
-		fail_msg("%s", gkv_error());
-	assert_int_equal(gkv_mem_alloc(g, 64 << 10, &mem), 0);
-}
-
-/* Nothing is left in the library. */
-static void end(void)
-{
-	assert_int_equal(gkv_gpu_close(gpu), 0);
-	stub->stream_free(stream);
-	assert_int_equal(stub->registered, 0);
-	assert_int_equal(stub->allocated, 0);
-	assert_int_equal(stub->streams, 0);
-	assert_int_equal(stub->contexts, 0);
-	assert_int_equal(stub->entered, 0);
-	assert_int_equal(gkv_mem_free(mem), 0);
-}
-
-static void open_stream(uint32_t max, uint64_t timeout_ns)
-{
-	qp = queue_of((struct gkv_qp_opts){ .depth = DEPTH, .flags = GKV_QP_POLLED,
-					    .timeout_ns = timeout_ns });
-	if (gkv_gpu_stream_open(gpu, qp, stream, &s) || gkv_gpu_batch_alloc(s, max, &b))
-		fail_msg("%s", gkv_error());
-}
-
-static void close_stream(void)
-{
-	assert_int_equal(gkv_gpu_stream_close(s), 0);
-	assert_int_equal(gkv_qp_destroy(qp), 0);
-}
-
-static void retrieves(struct gkv_cmd *c, uint32_t n)
-{
-	memset(c, 0, n * sizeof(*c));
-	for (uint32_t i = 0; i < n; i++) {
-		c[i].opcode = GKV_RETRIEVE;
-		c[i].nsid = 1;
-		c[i].key_len = 3;
-		memcpy(c[i].key, "key", 3);
-		c[i].buf = (char *)gkv_mem_addr(mem) + 64 * i;
-		c[i].len = 64;
-	}
-}
-
-static struct gkv_dev_result result(uint32_t i)
-{
-	struct gkv_dev_answers host = { .size = sizeof(host) }, dev = { .size = sizeof(dev) };
-	struct gkv_dev_result r, d;
-
-	/* What the stream has written is here. */
-	stub->stream_sync(stream);
-	assert_int_equal(gkv_gpu_batch_answers(b, &dev, &host), 0);
-	assert_ptr_not_equal(host.cqes, dev.cqes);
-	gkv_dev_answer(&host, i, &r);
-	gkv_dev_answer(&dev, i, &d);
-	assert_int_equal(d.end, r.end);
-	assert_int_equal(d.status, r.status);
-	assert_int_equal(d.len, r.len);
-	return r;
-}
 
 /* ---- Opening ---- */
 
@@ -232,41 +134,33 @@ static void test_open_hip(void **state)
 }
 
 /* A library from before streams could wait: everything else works. */
-static void test_load(void **state)
+static void old_library(uint32_t rt, const char *name, const char *flags, const char *says)
 {
-	static const struct {
-		uint32_t rt;
-		const char *env, *name, *old, *flags, *file, *says;
-	} libs[] = {
-		{ GKV_GPU_CUDA, "GKV_LIBCUDA", "libcuda.so.1", "-DSTUB_NO_MEMOPS", "",
-		  "old-cuda.so", "no cuStreamWaitValue32_v2" },
-		{ GKV_GPU_HIP, "GKV_LIBHIP", "libamdhip64.so", "-DSTUB_HIP -DSTUB_NO_MEMOPS",
-		  "-DSTUB_HIP", "old-hip.so", "no hipStreamWaitValue32" },
-	};
+	struct gkv_gpu_stream *no;
+	struct gkv_gpu *old;
+	int status;
+	pid_t pid;
 
-	(void)state;
-	for (unsigned int i = 0; i < 2; i++) {
-		struct gkv_gpu_stream *no;
-		struct gkv_gpu *old;
-		int status;
-		pid_t pid;
+	qp = queue_of((struct gkv_qp_opts){ .flags = GKV_QP_POLLED });
+	build(rt, name, flags);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(gkv_gpu_open(rt, 0, &old) ||
+		      gkv_gpu_stream_open(old, qp, NULL, &no) != -EOPNOTSUPP ||
+		      !strstr(gkv_error(), says));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(gkv_qp_destroy(qp), 0);
+}
 
-		qp = queue_of((struct gkv_qp_opts){ .flags = GKV_QP_POLLED });
-		assert_int_equal(gpu_stub_build(libs[i].env, libs[i].file, libs[i].old), 0);
-		pid = fork();
-		assert_true(pid >= 0);
-		if (!pid)
-			_exit(gkv_gpu_open(libs[i].rt, 0, &old) ||
-			      gkv_gpu_stream_open(old, qp, NULL, &no) != -EOPNOTSUPP ||
-			      !strstr(gkv_error(), libs[i].says));
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
-		assert_int_equal(gpu_stub_build(libs[i].env, libs[i].name, libs[i].flags), 0);
-		stubs[libs[i].rt] = gpu_stub_of(libs[i].env);
-		assert_non_null(stubs[libs[i].rt]);
-		fresh[libs[i].rt] = *stubs[libs[i].rt];
-		assert_int_equal(gkv_qp_destroy(qp), 0);
-	}
+static void test_old_library(void **state)
+{
+	/* Before the usual ones are loaded, which then stay. */
+	old_library(GKV_GPU_CUDA, "old-cuda.so", "-DSTUB_NO_MEMOPS", "no cuStreamWaitValue32_v2");
+	old_library(GKV_GPU_HIP, "old-hip.so", "-DSTUB_HIP -DSTUB_NO_MEMOPS",
+		    "no hipStreamWaitValue32");
+	assert_int_equal(build_both(state), 0);
 }
 
 /* ---- Batches ---- */
@@ -466,170 +360,15 @@ static void test_runtime_fails(void **state)
 	end();
 }
 
-/* ---- Nobody answers ---- */
-
-static void mark(void *arg)
-{
-	__atomic_store_n((uint32_t *)arg, 1, __ATOMIC_RELEASE);
-}
-
-/* Two of seven are answered. What the daemon then does not do, the library does. */
-static void two_of_seven(uint32_t *behind)
-{
-	struct gkv_sqe sqe;
-	struct gkv_cmd c[7];
-
-	retrieves(c, 7);
-	assert_int_equal(gkv_gpu_batch_enqueue(b, c, 7), 0);
-	*behind = 0;
-	stub->launch(stream, mark, behind);
-	for (int i = 0; i < 3; i++)
-		fake_fetch_wait(&fake, gkv_qp_id(qp), &sqe);
-	fake_post(&fake, gkv_qp_id(qp), 2, 0, 22, 0);
-	fake_post(&fake, gkv_qp_id(qp), 0, 0, 20, 0);
-}
-
-static void all_over(uint32_t *behind, int err, const char *says)
-{
-	struct gkv_cmd c[1];
-
-	assert_soon(gkv_gpu_batch_done(b) && __atomic_load_n(behind, __ATOMIC_ACQUIRE));
-	for (uint32_t i = 0; i < 7; i++) {
-		struct gkv_dev_result r = result(i);
-
-		if (i == 0 || i == 2) {
-			assert_int_equal(r.end, GKV_DEV_DONE);
-			assert_int_equal(r.len, 20 + i);
-		} else {
-			assert_int_equal(r.end, GKV_DEV_LOST);
-			assert_int_equal(r.status, 0x370);
-		}
-	}
-	retrieves(c, 1);
-	assert_says(gkv_gpu_batch_enqueue(b, c, 1), err, says);
-	/* It can be used again, once the daemon has been told. */
-	assert_int_equal(gkv_gpu_stream_close(s), 0);
-	assert_int_equal(gkv_qp_reset(qp), 0);
-	assert_int_equal(gkv_gpu_stream_open(gpu, qp, stream, &s), 0);
-	assert_int_equal(gkv_gpu_batch_alloc(s, 1, &b), 0);
-	assert_int_equal(gkv_gpu_batch_enqueue(b, c, 1), 0);
-	assert_soon(fake_serve(&fake, gkv_qp_id(qp)));
-	assert_soon(gkv_gpu_batch_done(b));
-	assert_int_equal(result(0).end, GKV_DEV_DONE);
-	close_stream();
-}
-
-static void test_stopped(void **state)
-{
-	uint32_t behind;
-
-	(void)state;
-	begin(GKV_GPU_CUDA);
-	open_stream(7, 0);
-	two_of_seven(&behind);
-	fake_stop_qp(&fake, gkv_qp_id(qp), GKV_STOPPED_RECORD);
-	all_over(&behind, -EIO, "record");
-	/* Each time it was taken from the daemon, and at the end. */
-	assert_int_equal(fake_count(&fake, GKV_MSG_QP_DEL), 2);
-	end();
-}
-
-static void test_silent(void **state)
-{
-	uint32_t behind;
-
-	(void)state;
-	begin(GKV_GPU_HIP);
-	open_stream(7, 300 * MS);
-	two_of_seven(&behind);
-	all_over(&behind, -EIO, "no answer for 300 ms");
-	assert_int_equal(fake_count(&fake, GKV_MSG_QP_DEL), 2);
-	end();
-}
-
-/* Away for too long: nobody can be asked, and no successor is given it. */
-static void test_away(void **state)
-{
-	uint32_t behind;
-
-	(void)state;
-	begin(GKV_GPU_HIP);
-	open_stream(7, 300 * MS);
-	two_of_seven(&behind);
-	fake_stop(&fake);
-	assert_soon(gkv_gpu_batch_done(b));
-	fake_start(&fake);
-	assert_soon(gkv_connected(g));
-	assert_false(fake_live(&fake, gkv_qp_id(qp)));
-	all_over(&behind, -EIO, "no answer for 300 ms");
-	assert_int_equal(fake_count(&fake, GKV_MSG_QP_DEL), 1);
-	end();
-}
-
-/* Timeouts that follow the namespaces stand still meanwhile, and start anew with the next one. */
-static void test_delay(void **state)
-{
-	struct gkv_sqe sqe;
-	struct gkv_cmd c[1];
-
-	(void)state;
-	begin(GKV_GPU_CUDA);
-	open_stream(1, 0);
-	retrieves(c, 1);
-	assert_int_equal(gkv_gpu_batch_enqueue(b, c, 1), 0);
-	fake_fetch_wait(&fake, gkv_qp_id(qp), &sqe);
-	fake_stop(&fake);
-	assert_soon(!gkv_connected(g));
-	fake_start(&fake);
-	assert_soon(gkv_connected(g));
-	assert_true(fake_live(&fake, gkv_qp_id(qp)));
-	assert_false(gkv_gpu_batch_done(b));
-	fake_post(&fake, gkv_qp_id(qp), sqe.cid, 0, 5, 0);
-	assert_soon(gkv_gpu_batch_done(b));
-	assert_int_equal(result(0).len, 5);
-	close_stream();
-	end();
-}
-
-/* The successor does not take it over. */
-static void test_not_resumed(void **state)
-{
-	uint32_t behind;
-
-	(void)state;
-	begin(GKV_GPU_CUDA);
-	open_stream(7, 0);
-	two_of_seven(&behind);
-	fake_stop(&fake);
-	fake_refuse(&fake, GKV_MSG_QP_ADD, EINVAL, "not this one");
-	fake_start(&fake);
-	assert_soon(gkv_connected(g) && gkv_gpu_batch_done(b));
-	fake_refuse(&fake, GKV_MSG_QP_ADD, 0, NULL);
-	all_over(&behind, -ENOTCONN, "lost");
-	end();
-}
-
-static int clean(void **state)
-{
-	(void)state;
-	gpu_stub_clean();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_load, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_old_library, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_cuda, setup_vram, teardown_vram),
 		cmocka_unit_test_setup_teardown(test_open_hip, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overtaken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtime_fails, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_away, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_delay, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_not_resumed, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, clean);
