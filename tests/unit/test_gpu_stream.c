@@ -341,6 +341,34 @@ static void fails_in_turn(const char *call, int calls, bool first_is_first)
 	close_broken();
 }
 
+/* Nothing of the time before is taken for an answer. */
+static void test_no_answers(void **state)
+{
+	struct gkv_cmd c[7];
+	struct gkv_dev_answers a = { .size = sizeof(a) };
+	struct gkv_dev_result r;
+
+	(void)state;
+	begin(GKV_GPU_CUDA);
+	open_stream(7, 0);
+	retrieves(c, 7);
+	assert_int_equal(gkv_gpu_batch_enqueue(b, c, 7), 0);
+	assert_soon((fake_serve(&fake, gkv_qp_id(qp)), gkv_gpu_batch_done(b)));
+	assert_int_equal(result(6).end, GKV_DEV_DONE);
+	/* What brings the completions to the host. */
+	stub->fail = "cuMemcpyDtoHAsync_v2";
+	stub->skip = 4;
+	stub->code = 719;
+	assert_says(gkv_gpu_batch_enqueue(b, c, 7), -EIO, "error 719");
+	stub->fail = NULL;
+	assert_soon((fake_serve(&fake, gkv_qp_id(qp)), gkv_gpu_batch_done(b)));
+	assert_int_equal(gkv_gpu_batch_answers(b, NULL, &a), 0);
+	for (uint32_t i = 0; i < 7; i++)
+		assert_int_equal(gkv_dev_answer(&a, i, &r), GKV_DEV_LOST);
+	close_stream();
+	end();
+}
+
 static void test_runtime_fails(void **state)
 {
 	(void)state;
@@ -369,6 +397,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overtaken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtime_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_answers, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, clean);
