@@ -376,7 +376,7 @@ run-fuzz: fuzzers
 
 # A suite that cannot be built counts as one failure and the later suites still run.
 define check
-	@scripts/deps.sh build test $(if $(filter ceph san,$(1)),ceph) $(if $(filter vm debug,$(1)),vm)
+	@scripts/deps.sh build test $(if $(filter ceph san vm debug,$(1)),ceph) $(if $(filter vm debug,$(1)),vm)
 	@mkdir -p $(BUILD) && rm -f $(RESULTS)
 	+@beside=; trap 'kill $$beside 2>/dev/null; exit 1' INT TERM; \
 	suite() { \
@@ -409,9 +409,9 @@ deps:
 	@scripts/deps.sh build test bench ceph vm
 
 demo:
-	@scripts/deps.sh build $(if $(filter rados,$(STORE)),ceph)
+	@scripts/deps.sh build $(if $(filter rados,$(STORE))$(VM),ceph) $(if $(VM),vm)
 	+@$(MAKE) --no-print-directory $(JOBS) all
-	@GKV_BUILD=$(BUILD) STORE=$(STORE) scripts/demo.sh
+	@GKV_BUILD=$(BUILD) STORE=$(STORE) $(if $(VM),scripts/demo-vm.sh,scripts/demo.sh)
 
 bench:
 	@scripts/deps.sh build bench
@@ -471,6 +471,7 @@ gkv $(VERSION)
   make install-dkms       only the kernel module's sources, for DKMS
   make demo               replay a real KV-cache trace through the local store, verify every byte
     make demo STORE=rados   the same through a throwaway Ceph cluster
+    make demo VM=1          both, with queues and values in the VRAM of a virtual machine
   make check              all tests: the suites below, one total at the end
     make check-unit         unit tests, headers in C90, C11 and C++17, licences
     make check-integration  daemon, clients, crashes, power loss

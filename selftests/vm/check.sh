@@ -172,7 +172,7 @@ drivers=(kernel/gkvdrv/*.c)
 extras=(selftests/*/Kbuild)
 
 [ "$(id -u)" -eq 0 ] || { step "the rig has what it needs: root (chroot, mmdebstrap)" false; finish; }
-step "the rig has the Debian packages it needs" scripts/deps.sh vm || finish
+step "the rig has the Debian packages it needs" scripts/deps.sh vm ceph || finish
 step "a root with the newest and the stable kernel" "$here/root.sh" || finish
 step "test programs compile" "$here/module.sh" programs "$out/programs" "${sources[@]}" \
 	"$here"/selftest/*.c

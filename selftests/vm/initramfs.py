@@ -197,10 +197,14 @@ def add_user(archive, top, build):
         archive.copy(path, f"host/{name}", alone=True)
         for library in libraries(["ldd", path]):
             name = os.path.basename(library)
-            archive.copy(library, "host/lib/" + ("ld.so" if name.startswith("ld-linux") else name),
-                         alone=True)
+            where = "host/lib/" + ("ld.so" if name.startswith("ld-linux") else name)
+            archive.copy(library, where, alone=True)
+            # A library that says itself where its own are does not ask elsewhere.
+            archive.directory(os.path.dirname(library))
+            archive.symlink(library, "/" + where)
     archive.copy(os.path.join(build, "guest/libgkv.so.0"), "host/libgkv.so.0", alone=True)
-    for name in ("tests/lib/gkvlib.py", "tests/lib/gkvtest.py", "selftests/lib/guest.py"):
+    for name in ("tests/lib/gkvlib.py", "tests/lib/gkvtest.py", "selftests/lib/guest.py",
+                 "selftests/lib/gpu.py"):
         archive.copy(os.path.join(top, name), f"host/python/{os.path.basename(name)}")
 
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 
+import ceph
 import initramfs
 from initramfs import Error
 
@@ -124,6 +125,8 @@ class Machine:
             command += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
         for device in devices(options.topology, list(self.vrams), self.disks):
             command += ["-device", device]
+        if options.cluster:
+            command += ceph.NETWORK
         line = "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic"
         if iommu:
             line += " intel_iommu=on" + (" iommu=pt" if options.iommu == "pt" else "")

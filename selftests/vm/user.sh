@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Builds what of user space runs in the guest into $GKV_BUILD/vm-user: kvbridged, gkvctl, gkv-bench
-# as this machine builds them, without the rados store. Their linker and libraries come along to
-# /host of the guest (initramfs.py), since the root may be of another release, so that their paths
-# are those. libgkv for programs of the root is built there, in guest/.
+# Builds what of user space runs in the guest into $GKV_BUILD/vm-user: kvbridged, gkvctl, gkv-bench,
+# gkv-gpusim as this machine builds them. Their linker and libraries come along to /host of the guest
+# (initramfs.py), since the root may be of another release, so that their paths are those. libgkv for
+# programs of the root is built there, in guest/.
 #
 # usage: selftests/vm/user.sh
 set -euo pipefail
@@ -21,7 +21,7 @@ log=$build/make.log
 ldflags="-Wl,--dynamic-linker=/host/lib/ld.so -Wl,--disable-new-dtags,-rpath,/host/lib"
 # Nothing of a make above this one: neither its job server nor its variables.
 env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES -u CFLAGS -u CPPFLAGS -u SAN \
-	make -C "$top" --no-print-directory -j"$(nproc)" RADOS=n BUILD="$build" LDFLAGS="$ldflags" \
+	make -C "$top" --no-print-directory -j"$(nproc)" BUILD="$build" LDFLAGS="$ldflags" \
 	all >"$log" 2>&1 || {
 	grep -E -A 8 'error:|Error ' "$log" >&2 || tail -n 30 "$log" >&2
 	vm_die "user space does not build (log: $log)"

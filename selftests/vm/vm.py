@@ -17,6 +17,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True  # nothing is left in the tree
+import ceph
 import hooks
 import hostcheck
 import initramfs
@@ -40,6 +41,7 @@ class Run:
         self.writer = writer
         self.secret = "gkv-" + secrets.token_hex(8)
         self.machine = machine.Machine(options)
+        self.cluster = ceph.Cluster(self.machine.dir) if options.cluster else None
         self.hooks = hooks.Hooks(options.hook, self.machine.files, writer.out)
         self.host = hostcheck.Host(self.machine.files, self.hooks)
         self.program = None
@@ -113,6 +115,7 @@ class Run:
             "module_arguments": options.module_arguments,
             "disks": len(self.machine.disks),
             "filesystem": options.filesystem or "",
+            "network": "yes" if self.cluster else "",
         }
         environment = {
             "GKV_KERNEL": options.kernel,
@@ -125,12 +128,31 @@ class Run:
             environment.update(GKV_BUILD="/host", PYTHONPATH="/host/python", GKV_SLOW="6")
         environment.update(pair.split("=", 1) for pair in options.env)
         modules = options.modules.split(",") + [name for name in [options.filesystem] if name]
+        files = list(options.files)
+        if self.cluster:
+            modules.append(ceph.MODULE)
+            files += self.start_cluster(environment)
         data = initramfs.build(self.root, options.kernel, os.path.join(HERE, "init"), rig,
                                environment, modules, options.module + options.extra_module,
-                               options.programs, options.files,
+                               options.programs, files,
                                options.user_build if options.user else None)
         with open(self.machine.path("initramfs"), "wb") as file:
             file.write(data)
+
+    def start_cluster(self, environment):
+        """Files of the guest for it; hooks and the guest's programs get its configuration."""
+        self.cluster.start()
+        self.hooks.environment["GKV_VM_CEPH_CONF"] = self.cluster.conf
+        environment["GKV_CEPH_CONF"] = "/files/ceph.conf"
+        with open(self.machine.path("ceph.conf"), "w", encoding="utf-8") as file:
+            file.write(self.cluster.guest_conf())
+        return [f"{file.name}:files/ceph.conf"]
+
+    def remove(self):
+        self.hooks.end()
+        if self.cluster:
+            self.cluster.remove()
+        self.machine.remove()
 
     def boot(self, accel):
         """Runs the machine to its end or its limit; returns QEMU's status, None for the limit."""
@@ -272,8 +294,7 @@ def command_run(options):
             run.keep()
             break
         finally:
-            run.hooks.end()
-            run.machine.remove()
+            run.remove()
     if not options.first:
         writer.out(f"1..{writer.count}")
     return 1 if writer.failed else 0
@@ -311,6 +332,8 @@ def parse():
     add("--disk-size", default="1G")
     add("--filesystem", choices=("ext4",),
         help="a second disk with that on it, mounted where GKV_FS says")
+    add("--cluster", action="store_true",
+        help="a Ceph cluster of the host's, where GKV_CEPH_CONF says")
     add("--user", action="store_true", help="user space, too: kvbridged, gkvctl, libgkv in /host")
     add("--user-build", metavar="DIR", help="what user.sh built (GKV_BUILD/vm-user)",
         default=os.path.join(os.environ.get("GKV_BUILD") or "build", "vm-user"))

@@ -94,6 +94,9 @@ bool client_opt(struct client_opts *c, const char *cmd, int opt, const char *arg
 	case ARG_POLLED:
 		c->qp_flags |= GKV_QP_POLLED;
 		return true;
+	case ARG_MODE:
+		c->mode = (uint32_t)count_arg(cmd, "mode", arg, 0, 15);
+		return true;
 	case ARG_CPUS:
 		c->n_cpus = parse_cpus(arg, c->cpus, MAX_THREADS);
 		if (c->n_cpus <= 0)

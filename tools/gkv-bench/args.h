@@ -18,6 +18,7 @@ struct client_opts {
 	uint64_t timeout_ns;		/* of a command; 0: follows the namespace */
 	uint64_t seed;			/* of the values */
 	uint32_t qp_flags;		/* GKV_QP_* */
+	uint32_t mode;			/* GKV_MODE_* */
 	bool verify;			/* compare retrieved bytes */
 	bool json;
 	bool quiet;
@@ -36,6 +37,7 @@ enum {
 	ARG_PRP,
 	ARG_CSUM,
 	ARG_POLLED,
+	ARG_MODE,
 	ARG_CPUS,
 };
 
@@ -53,6 +55,7 @@ enum {
 	{ "prp", no_argument, NULL, ARG_PRP },			\
 	{ "csum", no_argument, NULL, ARG_CSUM },		\
 	{ "polled", no_argument, NULL, ARG_POLLED },		\
+	{ "mode", required_argument, NULL, ARG_MODE },		\
 	{ "cpus", required_argument, NULL, ARG_CPUS },		\
 	{ "output", required_argument, NULL, 'o' },		\
 	{ "quiet", no_argument, NULL, 'q' },			\

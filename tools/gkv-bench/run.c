@@ -43,6 +43,7 @@ static const char usage[] =
 	"  --prp                describe buffers with PRPs\n"
 	"  --csum               crc32c travels with the values\n"
 	"  --polled             never wake the daemon: act as a GPU does\n"
+	"  --mode N             memory mode, 0x0 to 0xf: what lies in VRAM (0)\n"
 	"  --spin, --no-spin    never sleep while waiting for completions, or sleep at once\n"
 	"                       (default: after 200 us)\n"
 	"  --idle-qps N         N further queue pairs, polled and idle (default 0)\n"
@@ -310,6 +311,7 @@ static void set_up(struct run *r)
 		len = c->list_len;
 	r->stride = (len + 4095) & ~4095ull;
 	target_open(&r->target, c->client.socket, c->client.ns, c->qps + c->idle_qps);
+	r->target.mode = c->client.mode;
 	target_check(&r->target,
 		     &(struct demand){
 			     .value_max = values ? c->size_max : 0,

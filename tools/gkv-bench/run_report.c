@@ -127,6 +127,7 @@ static void print_json(const struct run *r, const struct totals *t)
 			       json_object_new_boolean(!!(c->client.qp_flags & GKV_QP_PRP)));
 	json_object_object_add(o, "polled",
 			       json_object_new_boolean(!!(c->client.qp_flags & GKV_QP_POLLED)));
+	json_add_int(o, "mode", c->client.mode);
 	o = json_object_new_object();
 	json_object_object_add(doc, "setup", o);
 	json_add_int(o, "connect_ns", (long long)r->target.connect_ns);

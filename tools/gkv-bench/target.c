@@ -64,7 +64,9 @@ struct gkv_mem *target_mem(struct target *t, uint64_t len)
 {
 	uint64_t start = now_ns();
 	struct gkv_mem *mem;
-	int err = gkv_mem_alloc(t->g, len, &mem);
+	int err = t->mode & GKV_MODE_DATA ?
+			  gkv_mem_alloc_vram(t->g, GKV_PROVIDER_ANY, len, &mem) :
+			  gkv_mem_alloc(t->g, len, &mem);
 	char text[40];
 
 	if (err)
@@ -81,6 +83,7 @@ struct gkv_qp *target_qp(struct target *t, uint32_t qd, uint32_t flags, uint64_t
 		.depth = qd + 1,
 		.flags = flags,
 		.timeout_ns = timeout_ns,
+		.mode = t->mode,
 	};
 	uint64_t start = now_ns();
 	struct gkv_qp *qp;

@@ -12,6 +12,7 @@ struct target {
 	struct gkv *g;
 	struct gkv_ns_info ns;
 	struct gkv_limits limits;
+	uint32_t mode;			/* GKV_MODE_* of memory and queue pairs; the caller's */
 	uint64_t connect_ns;		/* session and namespace */
 	uint64_t register_ns;		/* memory: allocation and registration */
 	uint64_t qp_ns;			/* creation of the queue pairs, all of them */

@@ -35,7 +35,8 @@ static const char usage[] =
 	"  --speed X            keep to the time stamps, X times as fast (default: no waiting)\n"
 	"  --verify on|off      compare retrieved bytes (default on)\n"
 	"  --seed N             seed of the values (default 1)\n"
-	"  --socket PATH, --ns NAME, --cpus LIST, --timeout T, --prp, --csum, --polled\n"
+	"  --socket PATH, --ns NAME, --cpus LIST, --timeout T, --prp, --csum, --polled,\n"
+	"  --mode N             as for \"run\"\n"
 	"  --plot FILE.svg      draw the latency distribution\n"
 	"  --dry-run            no daemon: print the layout and the ideal hit ratio\n"
 	"  -o, --output FORMAT  text or json\n"
@@ -247,6 +248,7 @@ static void set_up_client(const struct options *o, struct replay *r, struct clie
 	c->cpu = o->client.n_cpus ? o->client.cpus[i % (uint32_t)o->client.n_cpus] : -1;
 	if (i)
 		target_open(&c->target, o->client.socket, o->client.ns, 1);
+	c->target.mode = o->client.mode;
 	mem = target_mem(&c->target, r->stride ? r->stride * qd : 4096);
 	c->buf = gkv_mem_addr(mem);
 	memset(c->buf, 0x5a, gkv_mem_len(mem));

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""The GPU outside the machine, with nothing but its memory (selftests/vm/gpu.sh)."""
+import os
+import subprocess
+
+import gkvtest
+import guest
+
+PROGRAM = os.path.join(gkvtest.BUILD, "gkv-gpusim")
+seeds = iter(range(1, 10000))
+
+
+def keep_pages():
+    """Pages that are locked still move, for room; those of the GPU must not."""
+    guest.write("/proc/sys/vm/compact_unevictable_allowed", "0")
+
+
+class Offer:
+    """A queue pair for the GPU: the process that has made it, and waits.
+
+    shape are gkv-gpusim's options: how many lanes, and of which size, where and how described
+    values are.
+    """
+
+    def __init__(self, daemon, mode, namespace, shape):
+        self.shape = f"{shape} -S {next(seeds)}".split()
+        self.process = subprocess.Popen(
+            [PROGRAM, "--offer", "-s", daemon.socket, "-n", namespace, "-m", str(mode), *self.shape],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        gkvtest.check(self.address, "gkv-gpusim offers a queue pair")
+
+    def arguments(self):
+        return [f"{guest.VRAM_ADDR:#x}" if guest.VRAM_ADDR else "-", self.address, *self.shape]
+
+    def end(self):
+        self.process.communicate(timeout=60 * gkvtest.SLOW)
+        gkvtest.equal(self.process.returncode, 0, "status of gkv-gpusim --offer")
+
+
+def use(daemon, mode, namespace, shape):
+    offer = Offer(daemon, mode, namespace, shape)
+    guest.ask("run gpu", *offer.arguments())
+    offer.end()
+
+
+def served(daemon):
+    """Commands that this daemon has completed."""
+    return daemon.gkvctl("status")["counters"]["posted"]
+
+
+def through_a_restart(daemon, mode, namespace, kills=3):
+    """The daemon is killed and started again under the GPU, which notices only delay."""
+    offer = Offer(daemon, mode, namespace, "-w 2 -l 8 -r 1000000 -v 20000")
+    guest.ask("start gpu", *offer.arguments())
+    for _ in range(kills):
+        gkvtest.wait_for(lambda: served(daemon) > 200, 20, "the GPU is served")
+        daemon.kill9()
+        daemon.start()
+    gkvtest.wait_for(lambda: served(daemon) > 200, 20, "the GPU is served")
+    guest.ask("stop gpu")
+    offer.end()
