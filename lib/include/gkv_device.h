@@ -28,5 +28,6 @@
 #include "gkv_device/wait.h"
 #include "gkv_device/answers.h"
 #include "gkv_device/crc32c.h"
+#include "gkv_device/copy.h"
 
 #endif

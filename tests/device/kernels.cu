@@ -35,6 +35,11 @@ GLOBAL void exec(struct gkv_dev_queue *q, const struct gkv_dev_cmd *c, struct gk
 	gkv_dev_exec(q, c, 0, r);
 }
 
+GLOBAL void copy(struct gkv_dev_queue *q, void *to, const void *from, uint64_t len)
+{
+	gkv_dev_copy(q, gkvd_active(), to, from, len);
+}
+
 GLOBAL void crc32c(struct gkv_dev_queue *q, const void *data, uint32_t len, uint32_t *crc)
 {
 	*crc = gkv_dev_crc32c(q, gkvd_active(), data, len);

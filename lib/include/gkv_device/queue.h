@@ -60,6 +60,7 @@ struct gkv_dev_stats {
 	uint32_t timeouts;	/* commands that ended with GKV_DEV_TIMEDOUT */
 	uint32_t late;		/* of them: answered since */
 	uint32_t bad_cid;	/* completions of no outstanding command */
+	uint64_t copied;	/* bytes that gkv_dev_copy() moved */
 };
 
 struct gkv_dev_queue {
