@@ -69,6 +69,8 @@ echo "# $(nvidia-smi -L | head -n 1)"
 arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 nvcc -O3 "-arch=sm_$arch" -std=c++17 -Iuapi -Ilib/include -o "$work/bench" tests/gpu/bench.cu \
 	"$work/libgkv.so.0"
+"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -O2 -pthread -Iuapi -Ilib/include -o "$work/stream" \
+	tests/gpu/stream.c "$work/libgkv.so.0" -ldl
 
 export GKV_SOCKET=$work/kvbridged.sock LD_LIBRARY_PATH=$work${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 cat >"$work/kvbridged.conf" <<END
@@ -85,13 +87,22 @@ for _ in $(seq 100); do
 	[ -S "$GKV_SOCKET" ] && break
 	sleep 0.1
 done
-if [ -S "$GKV_SOCKET" ] && timeout 240 "$work/bench"; then
-	echo "ok 1 - kernels against kvbridged"
-	status=0
-else
+status=0
+count=0
+# SECONDS NAME COMMAND
+result()
+{
+	count=$((count + 1))
+	if [ -S "$GKV_SOCKET" ] && timeout "$1" "$3"; then
+		echo "ok $count - $2"
+		return
+	fi
 	sed 's/^/# /' "$work/log" | tail -n 20
-	echo "not ok 1 - kernels against kvbridged"
+	echo "not ok $count - $2"
 	status=1
-fi
-echo "1..1"
+}
+
+result 200 "kernels against kvbridged" "$work/bench"
+result 60 "commands in the order of a stream" "$work/stream"
+echo "1..$count"
 exit $status

@@ -232,8 +232,8 @@ PUBLIC int cuStreamCreate(void **stream, unsigned int flags)
 {
 	FAIL_CTX();
 	gpu_stub.streams++;
-	*stream = new_stream(0);
-	return flags == 1 ? 0 : 1;
+	*stream = new_stream(flags != 1);
+	return flags > 1;
 }
 
 PUBLIC int cuStreamDestroy_v2(void *stream)
@@ -301,6 +301,12 @@ PUBLIC int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t len, void *strea
 {
 	FAIL_CTX();
 	return copy_from(stream, to, (void *)(uintptr_t)from, len);
+}
+
+PUBLIC int cuMemsetD8Async(uint64_t dev, unsigned char c, size_t len, void *stream)
+{
+	FAIL_CTX();
+	return set_memory(stream, (void *)(uintptr_t)dev, c, len);
 }
 
 PUBLIC int cuStreamWriteValue32_v2(void *stream, uint64_t dev, uint32_t v, unsigned int flags)
@@ -410,8 +416,8 @@ PUBLIC int hipStreamCreateWithFlags(void **stream, unsigned int flags)
 {
 	FAIL();
 	gpu_stub.streams++;
-	*stream = new_stream(0);
-	return flags == 1 ? 0 : 1;
+	*stream = new_stream(flags != 1);
+	return flags > 1;
 }
 
 PUBLIC int hipStreamDestroy(void *stream)

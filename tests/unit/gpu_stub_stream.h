@@ -10,7 +10,7 @@
 
 struct op {
 	struct op *next;
-	enum { COPY, WRITE, WAIT, KERNEL } kind;
+	enum { COPY, FILL, WRITE, WAIT, KERNEL } kind;
 	void *to;
 	const void *from;
 	size_t len;
@@ -21,8 +21,8 @@ struct op {
 };
 
 /*
- * With a thread, the program's. Without one, the library's own: what is enqueued there happens
- * only when it is waited for, so that a wait that is missing shows.
+ * With a thread, the program's. Without one, the library's own, which are non-blocking: what is
+ * enqueued there happens only when it is waited for, so that a wait that is missing shows.
  */
 struct stream {
 	int magic, threaded, stop;
@@ -61,6 +61,9 @@ static int do_op(struct stream *s, const struct op *o)
 	switch (o->kind) {
 	case COPY:
 		memcpy(o->to, o->from, o->len);
+		break;
+	case FILL:
+		memset(o->to, (int)o->v, o->len);
 		break;
 	case WRITE:
 		__atomic_store_n((uint32_t *)o->to, o->v, __ATOMIC_RELEASE);
@@ -264,6 +267,17 @@ static int copy_from(struct stream *s, void *host, const void *dev, size_t len)
 	gpu_stub.bytes += len;
 	return push(s, (struct op){ .kind = COPY, .to = host, .from = dev, .len = len });
 }
+
+#ifndef STUB_HIP
+static int set_memory(struct stream *s, void *dev, unsigned char c, size_t len)
+{
+	if (!is_stream(s))
+		return 400;
+	if (!has(dev) || !has((char *)dev + len - 1))
+		return 1;
+	return push(s, (struct op){ .kind = FILL, .to = dev, .v = c, .len = len });
+}
+#endif
 
 static int write_value(struct stream *s, void *dev, uint32_t v, unsigned int flags)
 {
