@@ -218,8 +218,10 @@ static bool gone_past(const struct gkv_gpu_stream *s, uint32_t number)
 		return true;
 	if (!s->broken || s->gpu->rt->enter(s->gpu, &was))
 		return false;
-	/* What says that the batch is done may not have been enqueued. A context that has
-	 * failed does nothing any more. */
+	/*
+	 * What says that the batch is done may not have been enqueued. A context that has failed
+	 * does nothing any more.
+	 */
 	idle = s->gpu->rt->idle(s->stream);
 	s->gpu->rt->leave(s->gpu, was);
 	return idle;

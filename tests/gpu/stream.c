@@ -225,9 +225,9 @@ static uint32_t times(uint32_t n, uint32_t reps)
 		wrong += unanswered(b[r], n);
 		gkv_gpu_batch_free(b[r]);
 	}
-	printf("| in stream order, %u values of 4 KiB | %.1f us a batch, of which the call %.1f us; "
-	       "%u ahead: %.1f us a batch, %.2f GB/s |\n", n, one * 1e6, call / reps * 1e6, ROUNDS,
-	       many * 1e6, n * (double)VALUE / many / 1e9);
+	printf("| in stream order, %u values of 4 KiB | %.1f us a batch, of which the call "
+	       "%.1f us; %u ahead: %.1f us a batch, %.2f GB/s |\n", n, one * 1e6, call / reps * 1e6,
+	       ROUNDS, many * 1e6, n * (double)VALUE / many / 1e9);
 	return wrong;
 }
 
