@@ -59,13 +59,14 @@ int fcntl(int fd, int cmd, ...)
 
 ssize_t readlink(const char *path, char *buf, size_t len)
 {
-	static const char name[] = "anon_inode:[gkv-region]";
+	const char *name;
 	int fd;
 
-	if (sscanf(path, "/proc/self/fd/%d", &fd) != 1 || !fakedrv_is(fd) || len < sizeof(name))
+	if (sscanf(path, "/proc/self/fd/%d", &fd) != 1 || !fakedrv_is(fd) || len < 32)
 		return syscall(SYS_readlinkat, AT_FDCWD, path, buf, len);
-	memcpy(buf, name, sizeof(name) - 1);
-	return sizeof(name) - 1;
+	name = fakedrv_is_qp(fd) ? "anon_inode:[gkv-qp]" : "anon_inode:[gkv-region]";
+	memcpy(buf, name, strlen(name));
+	return (ssize_t)strlen(name);
 }
 
 int fstatfs(int fd, struct statfs *sf)

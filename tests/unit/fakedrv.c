@@ -331,6 +331,18 @@ bool fakedrv_is(int fd)
 	return is;
 }
 
+bool fakedrv_is_qp(int fd)
+{
+	struct obj *o;
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	o = find(fd);
+	is = o && o->is_qp;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
 int fakedrv_region_of(uint32_t provider, uint64_t len)
 {
 	int fd;

@@ -48,6 +48,8 @@ void fakedrv_revoke(int fd);
 void fakedrv_revoke_all_qps(void);
 /* Is it one of the module's descriptors? */
 bool fakedrv_is(int fd);
+/* And a queue pair? */
+bool fakedrv_is_qp(int fd);
 /* A region of @len bytes without the library: of provider 1, or of @provider. */
 int fakedrv_region(uint64_t len);
 int fakedrv_region_of(uint32_t provider, uint64_t len);

@@ -46,11 +46,13 @@ void AnnotateIgnoreWritesEnd(const char *file, int line);
 /* A doorbell: one 32-bit acquire load, so that entries written before it are seen. */
 static inline uint32_t kvb_read_doorbell(const void *db)
 {
+	kvb_trace(KVB_ACCESS_LOAD, db, 4);
 	return __atomic_load_n((const uint32_t *)db, __ATOMIC_ACQUIRE);
 }
 
 static inline void kvb_write_doorbell(void *db, uint32_t val)
 {
+	kvb_trace(KVB_ACCESS_STORE, db, 4);
 	__atomic_store_n((uint32_t *)db, val, __ATOMIC_RELEASE);
 }
 
@@ -63,8 +65,10 @@ static inline void kvb_read_sqe(struct gkv_sqe *dst, const void *src)
 	const uint64_t *s = src;
 	uint64_t w[8];
 
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8; i++) {
+		kvb_trace(KVB_ACCESS_LOAD, s + i, 8);
 		w[i] = __atomic_load_n(s + i, __ATOMIC_RELAXED);
+	}
 	__builtin_memcpy(dst, w, sizeof(w));
 }
 
@@ -92,7 +96,9 @@ static inline void kvb_write_cqe(void *dst, uint32_t dw0, uint32_t dw1, uint16_t
 		;
 	__atomic_store_n(d, lo, __ATOMIC_RELEASE);
 #else
+	kvb_trace(KVB_ACCESS_STORE, d, 8);
 	__atomic_store_n(d, lo, __ATOMIC_RELAXED);
+	kvb_trace(KVB_ACCESS_STORE, d + 1, 8);
 	__atomic_store_n(d + 1, hi, __ATOMIC_RELEASE);
 #endif
 }
@@ -108,9 +114,12 @@ static inline void kvb_write_cqe_bar(void *dst, uint32_t dw0, uint32_t dw1, uint
 	uint32_t dw3 = (uint32_t)(uint16_t)(status << 1 | phase) << 16 | cid;
 	uint32_t *d = dst;
 
+	kvb_trace(KVB_ACCESS_STORE, d, 8);
 	__atomic_store_n((uint64_t *)d, (uint64_t)dw1 << 32 | dw0, __ATOMIC_RELAXED);
+	kvb_trace(KVB_ACCESS_STORE, d + 2, 4);
 	__atomic_store_n(d + 2, (uint32_t)sqid << 16 | sqhd, __ATOMIC_RELAXED);
 	kvb_bar_flush();
+	kvb_trace(KVB_ACCESS_STORE, d + 3, 4);
 	__atomic_store_n(d + 3, dw3, __ATOMIC_RELEASE);
 	kvb_bar_flush();
 }
@@ -118,6 +127,7 @@ static inline void kvb_write_cqe_bar(void *dst, uint32_t dw0, uint32_t dw1, uint
 /* The phase bit of a CQ slot, for recovery. */
 static inline unsigned int kvb_read_cqe_phase(const void *cqe)
 {
+	kvb_trace(KVB_ACCESS_LOAD, (const uint16_t *)cqe + 7, 2);
 	return __atomic_load_n((const uint16_t *)cqe + 7, __ATOMIC_ACQUIRE) & 1;
 }
 

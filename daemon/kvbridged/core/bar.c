@@ -14,6 +14,7 @@ __attribute__((target("sse4.1"))) static void load_lines(char *dst, const char *
 		__m128i a = _mm_stream_load_si128(s), b = _mm_stream_load_si128(s + 1);
 		__m128i c = _mm_stream_load_si128(s + 2), d = _mm_stream_load_si128(s + 3);
 
+		kvb_trace(KVB_ACCESS_LOAD, src, 64);
 		_mm_storeu_si128((__m128i *)dst, a);
 		_mm_storeu_si128((__m128i *)dst + 1, b);
 		_mm_storeu_si128((__m128i *)dst + 2, c);
@@ -45,14 +46,17 @@ static void load_words(char *dst, const char *src, size_t n)
 	for (; n; dst += 8, src += 8, n -= 8) {
 		uint64_t w = __atomic_load_n((const uint64_t *)src, __ATOMIC_RELAXED);
 
+		kvb_trace(KVB_ACCESS_LOAD, src, 8);
 		memcpy(dst, &w, 8);
 	}
 }
 
 static void load_bytes(char *dst, const char *src, size_t n)
 {
-	while (n--)
+	while (n--) {
+		kvb_trace(KVB_ACCESS_LOAD, src, 1);
 		*dst++ = __atomic_load_n(src++, __ATOMIC_RELAXED);
+	}
 }
 
 void kvb_bar_read_sqe(struct gkv_sqe *dst, const void *src)
@@ -102,6 +106,7 @@ void kvb_bar_write(void *to, const void *from, size_t n)
 	const char *src = from;
 	char *dst = to;
 
+	kvb_trace(KVB_ACCESS_STORE, dst, n);
 #if defined(__x86_64__)
 	size_t head = at_most(n, -(uintptr_t)dst & 15);
 

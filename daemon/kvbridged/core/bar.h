@@ -20,9 +20,12 @@
 
 #include <gkv/nvme_kv.h>
 
+#include "core/trace.h"
+
 /* What was stored before reaches the bus before what is stored, anywhere, later. */
 static inline void kvb_bar_flush(void)
 {
+	kvb_trace(KVB_ACCESS_FLUSH, NULL, 0);
 #if defined(__x86_64__)
 	_mm_sfence();
 #elif defined(__aarch64__)
@@ -35,6 +38,7 @@ static inline void kvb_bar_flush(void)
 /* Loads that follow see at least what their writer stored before what was loaded last. */
 static inline void kvb_bar_acquire(void)
 {
+	kvb_trace(KVB_ACCESS_ACQUIRE, NULL, 0);
 #if defined(__x86_64__)
 	_mm_mfence();
 #elif defined(__aarch64__)
