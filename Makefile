@@ -299,9 +299,9 @@ $(foreach t,$(UNIT_SRC:%.c=%), \
 	$(eval $(BUILD)/$(t): $(patsubst %,$(BUILD)/obj/tests/unit/%.o,$(call helpers,$(t)))))
 
 # This one sees each access to rings and GPU memory: with those parts of the daemon built for it.
-TRACED	:= $(patsubst %,$(BUILD)/traced/daemon/kvbridged/core/%.o,bar copy dptr post qp reactor recover)
+TRACED	:= $(patsubst %,$(BUILD)/obj/traced/daemon/kvbridged/core/%.o,bar copy dptr post qp reactor recover)
 $(TRACED): CFLAGS_this := -DKVB_TRACE_ACCESS
-$(TRACED): $(BUILD)/traced/%.o: %.c $(BUILD)/flags
+$(TRACED): $(BUILD)/obj/traced/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(compile)
