@@ -66,7 +66,7 @@ static uint64_t window, run_id;
 static void *stream;
 static uint64_t on_gpu;			/* its own memory: CHECK values */
 
-static void die(const char *fmt, ...)
+static _Noreturn void die(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 {
 	uint32_t reps = argc > 1 ? (uint32_t)atoi(argv[1]) : 200, wrong = 0, seed;
 	struct gkv_qp_opts o = { .size = sizeof(o), .depth = 16, .flags = GKV_QP_POLLED };
-	void *p;
+	void *p = NULL;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (getrandom(&run_id, 8, 0) != 8 || getrandom(&seed, 4, 0) != 4)
