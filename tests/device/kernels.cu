@@ -35,6 +35,11 @@ GLOBAL void exec(struct gkv_dev_queue *q, const struct gkv_dev_cmd *c, struct gk
 	gkv_dev_exec(q, c, 0, r);
 }
 
+GLOBAL void answer(struct gkv_dev_answers a, uint32_t i, struct gkv_dev_result *r)
+{
+	gkv_dev_answer(&a, i, r);
+}
+
 GLOBAL void copy(struct gkv_dev_queue *q, void *to, const void *from, uint64_t len)
 {
 	gkv_dev_copy(q, gkvd_active(), to, from, len);
