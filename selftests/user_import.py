@@ -12,6 +12,7 @@ import time
 from ctypes import byref, c_void_p, sizeof
 
 import gkvtest
+import gpu
 import guest
 from gkvlib import (Comp, LIB, MODE_CQ, MODE_DATA, MODE_DB, MODE_SQ, PLACE_GONE, PLACE_VRAM, QpOpts,
                     QpPart, RETRIEVE, STOPPED_MEMORY, STORE, Session, ok, place)
@@ -141,6 +142,17 @@ def memory_of_another_driver_holds_queues_and_values():
                     values(s, memory, qp, 80 if mode == 0xf else 3)
                     ok(LIB.gkv_qp_destroy(qp))
         daemon.check_alive()
+
+
+@gkvtest.test
+def a_gpu_outside_uses_memory_of_its_driver():
+    gpu.keep_pages()
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
+        for mode in range(1, 16):
+            dmabuf = driver.make((PLAIN, REVERSED)[mode % 2])
+            gpu.use(daemon, mode, "raw", ("-w 2 -l 8 -r 2 -v 70000 --offset 12",
+                                          "-w 1 -l 4 -r 2 -v 200000 --prp")[mode // 2 % 2], dmabuf)
+            os.close(dmabuf)
 
 
 @gkvtest.test

@@ -19,27 +19,30 @@ class Offer:
     """A queue pair for the GPU: the process that has made it, and waits.
 
     shape are gkv-gpusim's options: how many lanes, and of which size, where and how described
-    values are.
+    values are. What is in VRAM lies in dmabuf, if one is given.
     """
 
-    def __init__(self, daemon, mode, namespace, shape):
+    def __init__(self, daemon, mode, namespace, shape, dmabuf=None):
         self.shape = f"{shape} -S {next(seeds)}".split()
+        more = [] if dmabuf is None else ["--dmabuf", str(dmabuf)]
         self.process = subprocess.Popen(
-            [PROGRAM, "--offer", "-s", daemon.socket, "-n", namespace, "-m", str(mode), *self.shape],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            [PROGRAM, "--offer", "-s", daemon.socket, "-n", namespace, "-m", str(mode), *more,
+             *self.shape], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            pass_fds=[] if dmabuf is None else [dmabuf])
         self.address = self.process.stdout.readline().strip()
         gkvtest.check(self.address, "gkv-gpusim offers a queue pair")
 
     def arguments(self):
-        return [f"{guest.VRAM_ADDR:#x}" if guest.VRAM_ADDR else "-", self.address, *self.shape]
+        bars = [os.environ[name] for name in ("GKV_VRAM_ADDR", "GKV_VRAM2_ADDR") if name in os.environ]
+        return [",".join(bars) or "-", self.address, *self.shape]
 
     def end(self):
         self.process.communicate(timeout=60 * gkvtest.SLOW)
         gkvtest.equal(self.process.returncode, 0, "status of gkv-gpusim --offer")
 
 
-def use(daemon, mode, namespace, shape):
-    offer = Offer(daemon, mode, namespace, shape)
+def use(daemon, mode, namespace, shape, dmabuf=None):
+    offer = Offer(daemon, mode, namespace, shape, dmabuf)
     guest.ask("run gpu", *offer.arguments())
     offer.end()
 

@@ -73,31 +73,63 @@ struct mine {
 	struct gkv_qp *qp;
 };
 
+/* As a pointer of the device's, which the memory's exporter has given. */
+#define DEVICE_POINTER	0x7f4200000000ull
+
+/* Put what @o's mode has in VRAM into the dma-buf; *@used: its bytes before the values. */
+static int use_dmabuf(const struct options *o, struct mine *m, struct gkv_qp_opts *qo,
+		      struct gkv_mem **mem, size_t *used)
+{
+	struct gkv_qp_part *const parts[] = { &qo->sq, &qo->cq, &qo->db };
+	const size_t len[] = { (size_t)o->depth * 64, (size_t)o->depth * 16, WORK_PAGE };
+	int ret = gkv_mem_import(m->g, o->dmabuf, 0, 0, GKV_PROVIDER_ANY, DEVICE_POINTER, mem);
+
+	*used = 0;
+	for (unsigned int i = 0; !ret && i < 3; i++) {
+		if (!(o->mode & (1u << i)))
+			continue;
+		parts[i]->mem = *mem;
+		/* Doorbells need not begin a page. */
+		parts[i]->offset = *used + (i == 2 ? 40 : 0);
+		*used += (len[i] + WORK_PAGE - 1) / WORK_PAGE * WORK_PAGE;
+	}
+	return ret;
+}
+
 /* A queue pair and memory of a session of our own. */
 static void make(struct options *o, struct mine *m, struct bus_queue *q)
 {
 	struct gkv_qp_opts qo = { .size = sizeof(qo), .flags = GKV_QP_POLLED, .depth = o->depth,
 				  .mode = o->mode };
 	struct gkv_ns_info ns = { .size = sizeof(ns) };
-	size_t len = work_mem(&o->work);
-	struct gkv_mem *mem;
+	size_t len = work_mem(&o->work), used = 0;
+	struct gkv_mem *vram = NULL, *mem = NULL;
 	int ret;
 
 	if (o->killer.command && killer_start(&o->killer))
 		die(EX_FAILED, "%s: %m", o->killer.command);
 	m->g = open_session(o);
 	ret = gkv_ns_open(m->g, o->ns, 0, &ns);
-	if (!ret)
-		ret = o->mode & GKV_MODE_DATA ?
-			      gkv_mem_alloc_vram(m->g, GKV_PROVIDER_ANY, len, &mem) :
-			      gkv_mem_alloc(m->g, len, &mem);
+	if (!ret && o->dmabuf >= 0)
+		ret = use_dmabuf(o, m, &qo, &vram, &used);
+	if (!ret && !(o->mode & GKV_MODE_DATA))
+		ret = gkv_mem_alloc(m->g, len, &mem);
+	else if (!ret && !vram)
+		ret = gkv_mem_alloc_vram(m->g, GKV_PROVIDER_ANY, len, &mem);
+	if (!mem)
+		mem = vram;
+	else
+		used = 0;
 	q->desc.size = sizeof(q->desc);
 	if (ret || gkv_qp_create(m->g, &qo, &m->qp) || gkv_qp_device(m->qp, &q->desc))
 		die(EX_FAILED, "%s", gkv_error());
 	q->nsid = ns.nsid;
-	q->mem = gkv_mem_addr(mem);
-	q->iova = gkv_mem_iova(mem);
-	q->mem_len = gkv_mem_len(mem);
+	q->mem = (uint8_t *)gkv_mem_addr(mem) + used;
+	q->iova = gkv_mem_iova(mem) + used;
+	q->mem_len = gkv_mem_len(mem) < used ? 0 : gkv_mem_len(mem) - used;
+	if (q->mem_len < len)
+		die(EX_FAILED, "%zu bytes of memory are needed, and the dma-buf has %zu", len,
+		    q->mem_len);
 }
 
 static void give_back(struct mine *m)
@@ -149,6 +181,7 @@ static int use(struct options *o, struct bus_queue *q)
 
 static struct options o = {
 	.depth = 128,
+	.dmabuf = -1,
 	.killer.every_ns = 200000000,
 	.work = { .sim = { .waves = 4, .lanes = 32 }, .rounds = 4, .go_on = killer_busy,
 		  .value = 4096, .seed = 1 },

@@ -2,6 +2,7 @@
 /* The command line of gkv-gpusim. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static const char help[] =
 	"      --stalls N        stop it for a while\n"
 	"      --every MS        between two of these (200)\n"
 	"  -m, --mode N          memory mode, 0x0 to 0xf: what lies in VRAM (0)\n"
+	"      --dmabuf FD       what lies in VRAM lies in the dma-buf of this open descriptor\n"
 	"      --prp             describe values with PRPs instead of SGLs\n"
 	"      --offset BYTES    values begin so far behind whole pages (0)\n"
 	"      --offer           make the queue pair for another gkv-gpusim, which has this\n"
@@ -106,11 +108,13 @@ static void check(const struct options *o)
 		die(EX_BADUSE, "--attach: daemon, namespace and memory mode are the other machine's");
 	if (!o->attach != !o->nfiles)
 		die(EX_BADUSE, "--attach and --bus: only together");
+	if (o->dmabuf >= 0 && !o->mode)
+		die(EX_BADUSE, "--dmabuf: the memory mode puts nothing into VRAM");
 	if (o->work.prp && o->work.offset % 4)
 		die(EX_BADUSE, "--offset %u: PRPs need a multiple of 4", o->work.offset);
 }
 
-enum { OPT_STALLS = 256, OPT_EVERY, OPT_PRP, OPT_OFFSET, OPT_OFFER, OPT_ATTACH, OPT_BUS };
+enum { OPT_STALLS = 256, OPT_EVERY, OPT_DMABUF, OPT_PRP, OPT_OFFSET, OPT_OFFER, OPT_ATTACH, OPT_BUS };
 
 void options_parse(struct options *o, int argc, char **argv)
 {
@@ -132,6 +136,7 @@ void options_parse(struct options *o, int argc, char **argv)
 		{ "stalls", required_argument, NULL, OPT_STALLS },
 		{ "every", required_argument, NULL, OPT_EVERY },
 		{ "mode", required_argument, NULL, 'm' },
+		{ "dmabuf", required_argument, NULL, OPT_DMABUF },
 		{ "prp", no_argument, NULL, OPT_PRP },
 		{ "offset", required_argument, NULL, OPT_OFFSET },
 		{ "offer", no_argument, NULL, OPT_OFFER },
@@ -196,6 +201,9 @@ void options_parse(struct options *o, int argc, char **argv)
 			break;
 		case 'm':
 			o->mode = (uint32_t)number("mode", optarg, 0, 15);
+			break;
+		case OPT_DMABUF:
+			o->dmabuf = (int)number("dmabuf", optarg, 0, INT_MAX);
 			break;
 		case OPT_PRP:
 			w->prp = true;

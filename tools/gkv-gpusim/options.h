@@ -13,6 +13,7 @@ struct options {
 	const char *socket, *ns;
 	uint32_t depth;
 	uint32_t mode;			/* GKV_MODE_* */
+	int dmabuf;			/* memory of VRAM is this dma-buf; -1: it is allocated */
 	bool offer;
 	uint64_t attach;		/* to what is described there; 0: to nothing */
 	struct bus_file files[BUS_FILES_MAX];
