@@ -77,6 +77,82 @@ static unsigned int effective(const struct sim_site *at)
 	return at->weakened ? at->order & GKV_SIM_SYS : at->order;
 }
 
+static uint64_t after(uint64_t was, enum gkv_sim_rmw op, uint64_t old, uint64_t v)
+{
+	switch (op) {
+	case GKV_SIM_EXCH:
+		return v;
+	case GKV_SIM_CAS:
+		return was == old ? v : was;
+	case GKV_SIM_ADD:
+		return was + v;
+	case GKV_SIM_AND:
+		return was & v;
+	case GKV_SIM_OR:
+		return was | v;
+	}
+	return v;
+}
+
+/* ---- Chosen runs ---- */
+
+static void chosen_store(struct lane *l, void *p, unsigned int size, uint64_t v)
+{
+	uint64_t was = native_load(p, size, 0);
+
+	native_store(p, size, v, 0);
+	if (was != native_load(p, size, 0))
+		choose_changed(l, p, was, native_load(p, size, 0));
+}
+
+void access_late(struct lane *l)
+{
+	struct late late = l->late;
+
+	if (!late.at)
+		return;
+	l->late.at = NULL;
+	lockstep_yield(late.at);
+	choose_told(l, 1);
+	if (late.rmw)
+		late.v = after(native_load(late.p, late.size, 0), late.op, 0, late.v);
+	chosen_store(l, late.p, late.size, late.v);
+}
+
+static void chosen_access(struct sim_site *at)
+{
+	struct lane *l = sim_self;
+
+	/* Nothing to be seen, where all accesses come in order. */
+	if (at->kind == SIM_FENCE)
+		return;
+	if (l->late.at && !l->late.left--)
+		access_late(l);
+	if (!l->at_once)
+		lockstep_yield(at);
+}
+
+static uint64_t chosen_rmw(void *p, unsigned int size, enum gkv_sim_rmw op, uint64_t old,
+			   uint64_t v, struct sim_site *at)
+{
+	struct lane *l = sim_self;
+	uint64_t was = native_load(p, size, 0);
+
+	choose_told(l, was);
+	if (at->late && (op == GKV_SIM_ADD || op == GKV_SIM_AND || op == GKV_SIM_OR) &&
+	    !l->late.at) {
+		l->late = (struct late){ .at = at, .p = p, .size = size, .v = v, .rmw = true,
+					 .op = op, .left = at->late };
+		return was;
+	}
+	if (at->split) {
+		lockstep_yield(at);
+		choose_told(l, 1);
+	}
+	chosen_store(l, p, size, after(was, op, old, v));
+	return was;
+}
+
 /* Before each access: others may run now. True in lockstep. */
 static bool step_to(struct sim_site *at)
 {
@@ -86,20 +162,37 @@ static bool step_to(struct sim_site *at)
 		threads_access(sim_self);
 		return false;
 	}
-	lockstep_yield(at);
+	if (sim_now->conf.choose)
+		chosen_access(at);
+	else
+		lockstep_yield(at);
 	return true;
 }
 
 static uint64_t load(const void *p, unsigned int size, struct sim_site *at)
 {
+	uint64_t v;
+
 	if (step_to(at) && sim_now->mem)
 		return mem_load(sim_now->mem, sim_self, p, size, effective(at));
-	return native_load(p, size, effective(at));
+	v = native_load(p, size, effective(at));
+	if (sim_self && sim_now->conf.choose)
+		choose_loaded(sim_self, p, v);
+	return v;
 }
 
 static void store(void *p, unsigned int size, uint64_t v, struct sim_site *at)
 {
 	if (step_to(at)) {
+		if (sim_now->conf.choose) {
+			choose_told(sim_self, 0);
+			if (!at->late || sim_self->late.at)
+				chosen_store(sim_self, p, size, v);
+			else
+				sim_self->late = (struct late){ .at = at, .p = p, .size = size,
+								.v = v, .left = at->late };
+			return;
+		}
 		if (sim_self->wave->agent && native_load(p, size, 0) != v)
 			sim_now->progress = sim_now->step;
 		if (sim_now->mem) {
@@ -128,31 +221,16 @@ uint64_t gkv_sim_rmw(void *p, unsigned int size, enum gkv_sim_rmw op, uint64_t o
 
 	if (!step_to(at))
 		return native_rmw(p, size, op, old, v, effective(at));
+	if (sim_now->conf.choose)
+		return chosen_rmw(p, size, op, old, v, at);
 	if (sim_now->mem) {
 		uint64_t now;
 
 		was = mem_rmw_begin(sim_now->mem, sim_self, p, size, effective(at));
-		now = was;
-		switch (op) {
-		case GKV_SIM_EXCH:
-			now = v;
-			break;
-		case GKV_SIM_CAS:
-			/* One that fails stores nothing, and is a load. */
-			if (was != old)
-				return was;
-			now = v;
-			break;
-		case GKV_SIM_ADD:
-			now = was + v;
-			break;
-		case GKV_SIM_AND:
-			now = was & v;
-			break;
-		case GKV_SIM_OR:
-			now = was | v;
-			break;
-		}
+		/* One that fails stores nothing, and is a load. */
+		if (op == GKV_SIM_CAS && was != old)
+			return was;
+		now = after(was, op, old, v);
 		mem_rmw_end(sim_now->mem, sim_self, p, size, size == 4 ? (uint32_t)now : now,
 			    effective(at));
 	} else {
@@ -176,26 +254,43 @@ void gkv_sim_fence(unsigned int order, GKV_SIM_AT)
 /* Nothing says that the halves go together, nor which goes first. */
 static bool high_first(void)
 {
-	return sim_self && sim_now->conf.lockstep && sim_below(&sim_now->rnd, 2);
+	return sim_self && sim_now->conf.lockstep && !sim_now->conf.choose &&
+	       sim_below(&sim_now->rnd, 2);
+}
+
+/* In chosen runs they do go together: the second is no step of its own. Returns what was set. */
+static bool together(bool on)
+{
+	bool was;
+
+	if (!sim_self || !sim_now->conf.choose)
+		return false;
+	was = sim_self->at_once;
+	sim_self->at_once = on;
+	return was;
 }
 
 void gkv_sim_put16(void *p, uint64_t lo, uint64_t hi, GKV_SIM_AT)
 {
 	struct sim_site *at = site_get(file, line, SIM_STORE, GKV_SIM_RELAXED);
-	bool swap = high_first();
+	bool swap = high_first(), was;
 
 	store((uint64_t *)p + swap, 8, swap ? hi : lo, at);
+	was = together(true);
 	store((uint64_t *)p + !swap, 8, swap ? lo : hi, at);
+	together(was);
 }
 
 void gkv_sim_get16(const void *p, uint64_t *lo, uint64_t *hi, GKV_SIM_AT)
 {
 	struct sim_site *at = site_get(file, line, SIM_LOAD, GKV_SIM_RELAXED);
-	bool swap = high_first();
+	bool swap = high_first(), was;
 	uint64_t v[2];
 
 	v[swap] = load((const uint64_t *)p + swap, 8, at);
+	was = together(true);
 	v[!swap] = load((const uint64_t *)p + !swap, 8, at);
+	together(was);
 	*lo = v[0];
 	*hi = v[1];
 }
@@ -266,6 +361,10 @@ uint64_t gkv_sim_clock(void)
 {
 	struct timespec ts;
 
+	if (sim_self && sim_now->conf.choose) {
+		choose_told_kept(sim_self, sim_now->clock);
+		return sim_now->clock;
+	}
 	if (sim_self && sim_now->conf.lockstep && !sim_now->conf.real_time)
 		return sim_now->step * sim_now->conf.tick;
 	clock_gettime(CLOCK_MONOTONIC, &ts);

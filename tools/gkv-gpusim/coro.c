@@ -211,6 +211,10 @@ void coro_make(struct coro *c, struct stacks *s, size_t i, void (*fn)(void *arg)
 	c->stack = s->base + i * s->size + s->size - STACK_SIZE;
 	c->size = STACK_SIZE;
 	c->fake = c->caller_fake = NULL;
+#ifdef CORO_ASAN
+	/* One that did not come to its end has left red zones behind. */
+	__asan_unpoison_memory_region(c->stack, STACK_SIZE);
+#endif
 #ifdef CORO_TSAN
 	c->fiber = __tsan_create_fiber(0);
 #endif

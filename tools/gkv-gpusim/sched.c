@@ -21,12 +21,12 @@ static void lane_main(void *arg)
 	struct lane *l = arg;
 	struct sim *s = sim_now;
 
-	if (l->wave->agent) {
+	if (l->wave->agent)
 		l->wave->fn(l->wave->arg, 0);
-	} else {
+	else
 		s->fn(s->arg, l->id);
-		s->left--;
-	}
+	access_late(l);
+	s->left -= !l->wave->agent;
 	s->progress = s->step;
 	lane_to(l, LANE_DONE);
 	coro_end(&l->coro);
@@ -41,6 +41,8 @@ void lockstep_yield(struct sim_site *at)
 		at->seen++;
 	}
 	coro_yield(&l->coro);
+	if (sim_now->ending)
+		coro_end(&l->coro);
 }
 
 uint64_t lockstep_active(struct sim_site *at)
@@ -49,15 +51,21 @@ uint64_t lockstep_active(struct sim_site *at)
 
 	if (l->wave->agent)
 		return 1;
+	access_late(l);
+	if (sim_now->conf.choose && l->wave->n == 1)
+		return 1;
 	lane_to(l, LANE_ACTIVE);
 	lockstep_yield(at);
+	choose_told(l, l->group);
 	return l->group;
 }
 
 void lockstep_spin(struct sim_site *at)
 {
-	if (!sim_self->wave->agent)
+	access_late(sim_self);
+	if (!sim_self->wave->agent || sim_now->conf.choose)
 		lane_to(sim_self, LANE_SPIN);
+	choose_spun(sim_self);
 	sim_self->turn = sim_now->step;
 	/* Who is waited for may need this processor. */
 	if (sim_now->conf.real_time && !(++sim_now->spins % 64))
@@ -82,7 +90,10 @@ void lockstep_meet(struct lane *l)
 		for (uint64_t rest = mask; rest; rest &= rest - 1)
 			lane_to(&w->lanes[__builtin_ctzll(rest)], LANE_READY);
 	}
-	lockstep_yield(NULL);
+	/* Who comes last need not wait; others may run before its next access. */
+	if (!sim_now->conf.choose || l->state == LANE_MEET)
+		lockstep_yield(NULL);
+	choose_told(l, l->meet.result);
 }
 
 static struct wave *pick(struct sim *s, struct sched *d)
@@ -104,19 +115,27 @@ static void drop(struct wave **v, uint32_t *n, const struct wave *w)
 	}
 }
 
-static void step(struct sim *s, struct sched *d)
+static struct lane *pick_lane(struct sim *s, struct sched *d)
 {
 	struct wave *w = pick(s, d);
 	int i = policy_lane(s, w);
-	struct lane *l;
 
-	if (i < 0) {
-		sim_fail("deadlock: the lanes of wavefront %u wait for one another in collectives",
-			 w->lanes[0].id / w->n);
+	if (i >= 0)
+		return &w->lanes[i];
+	sim_fail("deadlock: the lanes of wavefront %u wait for one another in collectives",
+		 w->lanes[0].id / w->n);
+	return NULL;
+}
+
+static void step(struct sim *s, struct sched *d)
+{
+	struct lane *l = s->conf.choose ? choose_lane(s) : pick_lane(s, d);
+	struct wave *w;
+
+	if (!l)
 		return;
-	}
+	w = l->wave;
 	s->step++;
-	l = &w->lanes[i];
 	if (!l->coro.fn) {
 		coro_make(&l->coro, &s->stacks, l->id, lane_main, l);
 		s->progress = s->step;
@@ -198,6 +217,17 @@ static void check_progress(struct sim *s)
 	s->waited = s->progress;
 }
 
+static void end_lane(struct lane *l)
+{
+	if (!l->coro.fn)
+		return;
+	sim_self = l;
+	if (l->state != LANE_DONE)
+		coro_resume(&l->coro);
+	sim_self = NULL;
+	coro_drop(&l->coro);
+}
+
 int lockstep_run(struct sim *s)
 {
 	static const uint64_t shares[] = { 2, 4, 16, 64 }, bursts[] = { 1, 1, 4, 64 };
@@ -205,7 +235,7 @@ int lockstep_run(struct sim *s)
 	struct sched d = { .run = run, .nrun = s->nwaves, .agents = agents,
 			   .nagents = s->nagents };
 
-	if (stacks_make(&s->stacks, (size_t)s->nlanes + s->nagents))
+	if (!s->stacks.base && stacks_make(&s->stacks, (size_t)s->nlanes + s->nagents))
 		return -1;
 	memcpy(run, s->waves, sizeof(run));
 	memcpy(agents, s->waves + s->nwaves, s->nagents * sizeof(agents[0]));
@@ -213,16 +243,18 @@ int lockstep_run(struct sim *s)
 	if (s->conf.agent_share)
 		d.agent_share = s->conf.agent_share;
 	d.burst = bursts[sim_below(&s->rnd, 4)];
-	while ((d.nrun || d.nagents) && !s->failed) {
+	while ((d.nrun || d.nagents) && !s->failed && !s->cut) {
 		step(s, &d);
 		check_progress(s);
 	}
 	if (s->failed)
 		report_lanes(s);
+	/* Those that have not come to their end do so where they are. */
+	s->ending = true;
 	for (uint32_t k = 0; k < s->nwaves + s->nagents; k++) {
 		for (uint32_t i = 0; i < s->waves[k]->n; i++)
-			coro_drop(&s->waves[k]->lanes[i].coro);
+			end_lane(&s->waves[k]->lanes[i]);
 	}
-	stacks_free(&s->stacks);
+	s->ending = false;
 	return s->failed ? -1 : 0;
 }

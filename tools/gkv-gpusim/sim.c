@@ -10,13 +10,16 @@
 struct sim *sim_now;
 _Thread_local struct lane *sim_self;
 
-uint64_t sim_rnd(uint64_t *state)
+uint64_t sim_mix(uint64_t z)
 {
-	uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
 	return z ^ z >> 31;
+}
+
+uint64_t sim_rnd(uint64_t *state)
+{
+	return sim_mix(*state += 0x9e3779b97f4a7c15u);
 }
 
 static void set_defaults(struct sim_conf *c)
@@ -60,7 +63,8 @@ struct sim *sim_new(const struct sim_conf *conf)
 	struct sim *s;
 
 	if (!conf->waves || !conf->lanes || conf->lanes > SIM_LANES_MAX ||
-	    conf->policy >= SIM_NPOLICIES || (conf->weak && !conf->lockstep))
+	    conf->policy >= SIM_NPOLICIES || (conf->weak && !conf->lockstep) ||
+	    (conf->choose && (conf->weak || !conf->lockstep || conf->real_time)))
 		return NULL;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -125,6 +129,7 @@ void sim_free(struct sim *s)
 		free(w);
 	}
 	mem_free(s->mem);
+	stacks_free(&s->stacks);
 	free(s->waves);
 	free(s->lanes);
 	pthread_mutex_destroy(&s->report_lock);
@@ -149,6 +154,30 @@ int sim_run(struct sim *s, sim_kernel *fn, void *arg)
 	ret = s->conf.lockstep ? lockstep_run(s) : threads_run(s);
 	sim_now = NULL;
 	return ret;
+}
+
+void sim_again(struct sim *s)
+{
+	for (uint32_t k = 0; k < s->nwaves + s->nagents; k++) {
+		struct wave *w = s->waves[k];
+
+		memset(w->in, 0, sizeof(w->in));
+		w->in[LANE_NEW] = w->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << w->n) - 1;
+		for (uint32_t i = 0; i < w->n; i++)
+			w->lanes[i] = (struct lane){ .wave = w, .idx = i, .id = w->lanes[i].id };
+	}
+	s->fn = NULL;
+	s->left = s->nlanes;
+	s->step = s->progress = s->spins = 0;
+	s->failed = s->cut = s->idle = false;
+	s->report[0] = 0;
+	s->content = s->clock = s->idled = s->idle_content = 0;
+	s->ran = NULL;
+}
+
+bool sim_cut(const struct sim *s)
+{
+	return s->cut;
 }
 
 const char *sim_report(const struct sim *s)
@@ -207,15 +236,19 @@ void sim_progress(void)
 
 uint64_t sim_random(uint64_t n)
 {
+	if (sim_now->conf.choose)
+		return choose_value(sim_now, (uint32_t)n);
 	return sim_below(sim_now->conf.lockstep ? &sim_now->rnd : &sim_self->rnd, n);
 }
 
 void sim_step(void)
 {
-	if (sim_now->conf.lockstep)
-		lockstep_yield(NULL);
-	else
+	if (!sim_now->conf.lockstep) {
 		threads_spin(8);
+		return;
+	}
+	lockstep_yield(NULL);
+	choose_told(sim_self, 0);
 }
 
 /* A step of a thread is taken to be this long. */

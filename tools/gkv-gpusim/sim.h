@@ -34,6 +34,32 @@ enum sim_policy {
 
 extern const char *const sim_policy_names[SIM_NPOLICIES];
 
+/*
+ * Chosen runs (lockstep, memory that is not weak): what a seed decides elsewhere is asked of
+ * the caller, who can thus go through all that may happen; explore.h does. Lanes are
+ * scheduled independently, at each access. One that spins does not run before others have
+ * changed memory or the clock, unless all wait in such a way; then each has a turn, unasked.
+ */
+enum sim_choice_kind {
+	SIM_WHO,	/* of the lanes that can, 0 the one that ran last if it can go on */
+	SIM_WITH,	/* a lane goes on alone (0) or with those that came to where it is (1) */
+	SIM_VALUE,	/* what sim_random() returns */
+};
+
+struct sim_choice {
+	enum sim_choice_kind kind;
+	uint32_t n;		/* two or more */
+	uint32_t free;		/* SIM_WHO: others than the first so many interrupt a lane */
+};
+
+#define SIM_ENOUGH (~(uint32_t)0)
+
+/* Returns a number below c->n, or SIM_ENOUGH to end the run, which has not failed then. */
+typedef uint32_t sim_chooser(void *ctx, const struct sim_choice *c);
+
+/* When asked SIM_WHO: a hash of all there is. From equal ones on, equal choices do the same. */
+uint64_t sim_state(void);
+
 /* Zero means the default for all but the first three. */
 struct sim_conf {
 	uint32_t waves;
@@ -50,6 +76,11 @@ struct sim_conf {
 	uint32_t agent_share;	/* lockstep: one step of so many is an agent's (2 to 64) */
 	bool real_time;		/* lockstep: beside another process; its clock, not the steps' */
 	bool jitter;		/* threads: give way at random accesses */
+	sim_chooser *choose;	/* chosen runs */
+	void *choose_ctx;
+	const void *kept;	/* chosen runs: see sim_forget() */
+	size_t kept_len;
+	bool trace;		/* chosen runs: tell each step on stdout */
 };
 
 struct sim;
@@ -73,6 +104,11 @@ int sim_agent(struct sim *s, sim_kernel *fn, void *arg, const char *name);
  */
 int sim_run(struct sim *s, sim_kernel *fn, void *arg);
 
+/* Make a chosen run's sim, with its agents, as it was before sim_run(). */
+void sim_again(struct sim *s);
+/* Whether sim_run() ended with SIM_ENOUGH. */
+bool sim_cut(const struct sim *s);
+
 /* What failed first and where each lane was; "" when nothing did. Valid until sim_free(). */
 const char *sim_report(const struct sim *s);
 uint64_t sim_steps(const struct sim *s);
@@ -95,6 +131,19 @@ void sim_progress(void);
 uint64_t sim_random(uint64_t n);
 /* One step that does nothing. */
 void sim_step(void);
+/* Chosen runs: from now on, or no more, the caller's accesses are no steps of their own. */
+void sim_at_once(bool on);
+/*
+ * Chosen runs: of all that the caller has been told so far (what it has read, and so on) only @v
+ * makes a difference from now on; so that states are found to be equal that are.
+ *
+ * Without being told, a lane is taken to forget what it was told between two gkvd_spin() if it
+ * has changed nothing meanwhile, except the clock and what it read at @kept of the sim's
+ * configuration. (It has counted its turns, but that makes no difference.)
+ */
+void sim_forget(uint64_t v);
+/* Chosen runs: the lanes' clock, which is 0 at first and stands still otherwise. */
+void sim_set_clock(uint64_t ticks);
 /* Steps so far; where lanes are threads, so many times 100 ns. */
 uint64_t sim_now_step(void);
 
@@ -110,14 +159,25 @@ struct sim_site {
 	enum sim_site_kind kind;
 	unsigned int order;	/* GKV_SIM_* */
 	bool weakened;
+	bool split;
+	uint32_t late;
 	uint64_t seen;		/* times, in lockstep */
 	struct sim_site *next;	/* in order of appearance */
 };
 
 /* All with an order that can be weakened, linked by @next. Not while lanes run. */
 struct sim_site *sim_sites(void);
+/* All others. */
+struct sim_site *sim_relaxed_sites(void);
 /* From now on its accesses are relaxed; a fence or gkvd_sync() does nothing. */
 void sim_weaken(struct sim_site *site);
+/* Chosen runs: its read-modify-write is a load and, in a step of its own, a store. */
+void sim_split(struct sim_site *site);
+/*
+ * Chosen runs: what it stores is stored after @n more accesses of the lane, or when the lane
+ * spins, comes to gkvd_active() or ends. What a read-modify-write returns it has read before.
+ */
+void sim_late(struct sim_site *site, uint32_t n);
 void sim_restore_all(void);
 /* "file:line load acquire sys"; valid until the next call. */
 const char *sim_site_name(const struct sim_site *site);

@@ -29,6 +29,17 @@ struct meet {
 	uint64_t result;
 };
 
+/* A store that has been put off; @at: NULL for none. */
+struct late {
+	struct sim_site *at;
+	void *p;
+	unsigned int size;
+	uint64_t v;
+	bool rmw;
+	enum gkv_sim_rmw op;
+	uint32_t left;		/* accesses before it is done */
+};
+
 struct wave;
 
 struct lane {
@@ -42,6 +53,16 @@ struct lane {
 	struct coro coro;
 	struct view *view;	/* what it has seen of weak memory */
 	uint64_t turn;		/* step of its last gkvd_spin() */
+
+	/* Chosen runs only. */
+	uint64_t past;		/* hash of all it has been told: where it is follows from that */
+	uint64_t own;		/* what it has changed itself, as sim.content has it */
+	uint64_t base;		/* what others had changed when its turn began */
+	bool turned;		/* it began with gkvd_spin(); the rest is as it was then: */
+	uint64_t turn_past, turn_own;
+	uint64_t kept, last_kept;	/* hash of what was told in a turn and is not forgotten */
+	bool at_once;
+	struct late late;
 
 	/* Threads only. */
 	pthread_t thread;
@@ -87,15 +108,25 @@ struct sim {
 	uint64_t waiting, waited; /* real time: since when, and the progress before that */
 	struct mem *mem;	/* weak memory, or NULL */
 	bool alone;		/* of lanes that spin for ever, only one at a time */
+	bool ending;		/* coroutines end where they are */
 	struct stacks stacks;
 	bool failed;
 	pthread_mutex_t report_lock;
+
+	/* Chosen runs only. */
+	uint64_t content;	/* of memory and the clock: changes since the start, hashed */
+	uint64_t clock;
+	const struct lane *ran;	/* last */
+	bool idle;		/* nobody is asked: all wait */
+	uint64_t idled, idle_content;
+	bool cut;		/* SIM_ENOUGH */
 	char report[4096];
 };
 
 extern struct sim *sim_now;			/* the one that runs */
 extern _Thread_local struct lane *sim_self;	/* NULL outside lanes and agents */
 
+uint64_t sim_mix(uint64_t x);			/* splitmix64's */
 uint64_t sim_rnd(uint64_t *state);		/* splitmix64 */
 static inline uint64_t sim_below(uint64_t *state, uint64_t n)
 {
@@ -126,6 +157,21 @@ void report_lanes(struct sim *s);
 /* policy.c: the lane of @w that takes the next step, or -1: all wait for one another. */
 int policy_lane(struct sim *s, struct wave *w);
 void lane_to(struct lane *l, enum lane_state state);
+
+/* choose.c: chosen runs. The lane that takes the next step, or NULL: there is none. */
+struct lane *choose_lane(struct sim *s);
+uint32_t choose_value(struct sim *s, uint32_t n);
+/* @l was told @v; by what is not forgotten, or else by a load from @p. */
+void choose_told(struct lane *l, uint64_t v);
+void choose_told_kept(struct lane *l, uint64_t v);
+void choose_loaded(struct lane *l, const void *p, uint64_t v);
+/* @l has come to gkvd_spin(). */
+void choose_spun(struct lane *l);
+/* @l has changed what is at @p, @size bytes, or the clock. */
+void choose_changed(struct lane *l, const void *p, uint64_t was, uint64_t is);
+
+/* access.c: do what sim_late() has put off. */
+void access_late(struct lane *l);
 
 /* threads.c */
 int threads_run(struct sim *s);

@@ -99,15 +99,38 @@ struct sim_site *sim_sites(void)
 	return all;
 }
 
+struct sim_site *sim_relaxed_sites(void)
+{
+	return others;
+}
+
 void sim_weaken(struct sim_site *site)
 {
 	site->weakened = true;
 }
 
+void sim_split(struct sim_site *site)
+{
+	site->split = true;
+}
+
+void sim_late(struct sim_site *site, uint32_t n)
+{
+	site->late = n;
+}
+
+static void restore(struct sim_site *site)
+{
+	for (; site; site = site->next) {
+		site->weakened = site->split = false;
+		site->late = 0;
+	}
+}
+
 void sim_restore_all(void)
 {
-	for (struct sim_site *site = all; site; site = site->next)
-		site->weakened = false;
+	restore(all);
+	restore(others);
 }
 
 const char *order_name(unsigned int order)
