@@ -20,6 +20,16 @@
 #define SIMS_TSAN 1
 #endif
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SIMS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIMS_ASAN 1
+#endif
+#endif
+#ifndef SIMS_ASAN
+#define SIMS_ASAN 0
+#endif
 #ifndef SIMS_TSAN
 #define SIMS_TSAN 0
 #endif

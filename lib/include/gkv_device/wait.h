@@ -196,12 +196,14 @@ struct gkvd_deadline {
 
 GKV_DEV_FN struct gkvd_deadline gkvd_deadline(const struct gkv_dev_queue *q, uint64_t timeout_ns)
 {
-	struct gkvd_deadline d = { gkvd_clock(), 0, 0, 0, timeout_ns == 0 };
+	struct gkvd_deadline d = { 0, 0, 0, 0, timeout_ns == 0 };
 	uint64_t ns = timeout_ns ? timeout_ns : q->timeout_ns;
 
 	d.ticks = ns / 1000 * q->ticks_per_us + ns % 1000 * q->ticks_per_us / 1000;
 	if (d.follows && q->ctl)
 		d.epoch = gkvd_ld32_acquire_sys(&q->ctl->epoch);
+	/* Not before: a restart in between would count as none, and its time as waited. */
+	d.start = gkvd_clock();
 	return d;
 }
 
@@ -230,7 +232,7 @@ GKV_DEV_FN uint32_t gkvd_expired(const struct gkv_dev_queue *q, struct gkvd_dead
 	if (epoch == d->epoch)
 		return GKV_DEV_TIMEDOUT;
 	d->epoch = epoch;
-	d->start = now;
+	d->start = gkvd_clock();	/* anew, for the same reason */
 	d->grace = 0;
 	return GKV_DEV_PENDING;
 }
