@@ -24,7 +24,7 @@ static struct gkv_dev_cmd command(uint32_t key)
 	return gkv_dev_exist(NSID, key, 0, 8);
 }
 
-static void result(struct small *s, uint32_t key, const struct gkv_dev_result *r)
+static void result(struct small *s, uint32_t id, uint32_t key, const struct gkv_dev_result *r)
 {
 	uint8_t *end = &s->ended[key - 1];
 
@@ -37,7 +37,8 @@ static void result(struct small *s, uint32_t key, const struct gkv_dev_result *r
 	if (r->end == GKV_DEV_DONE && s->executed[key - 1] != 1)
 		sim_fail("command %u is done and was executed %u times", key,
 			 s->executed[key - 1]);
-	sim_forget((uint64_t)key << 8 | r->end);
+	s->past[id] = s->past[id] << 8 | key << 4 | r->end;
+	sim_forget(s->past[id]);
 }
 
 /* ---- Kernels ---- */
@@ -51,7 +52,7 @@ static void exec_kernel(void *arg, uint32_t id)
 		struct gkv_dev_result r;
 
 		gkv_dev_exec(s->q, &c, 0, &r);
-		result(s, key_of(s, id, i), &r);
+		result(s, id, key_of(s, id, i), &r);
 	}
 }
 
@@ -75,7 +76,7 @@ static void wait_kernel(void *arg, uint32_t id)
 		struct gkv_dev_result r;
 
 		gkv_dev_wait(s->q, t, 0, &r);
-		result(s, key, &r);
+		result(s, id, key, &r);
 		if (gkv_dev_poll(s->q, t, &r) != GKV_DEV_INVALID)
 			sim_fail("command %u: a second result", key);
 	}
@@ -92,7 +93,7 @@ static void poll_kernel(void *arg, uint32_t id)
 
 		while (gkv_dev_poll(s->q, t, &r) == GKV_DEV_PENDING)
 			gkvd_spin(0);
-		result(s, key, &r);
+		result(s, id, key, &r);
 	}
 }
 
@@ -107,7 +108,7 @@ static void settle_kernel(void *arg, uint32_t id)
 		struct gkv_dev_result r;
 
 		gkv_dev_wait(s->q, t, 0, &r);
-		result(s, key, &r);
+		result(s, id, key, &r);
 		if (r.end != GKV_DEV_TIMEDOUT)
 			continue;
 		if (s->mistakes.no_quarantine)
@@ -141,7 +142,7 @@ static void look_kernel(void *arg, uint32_t id)
 				break;
 			gkvd_spin(0);
 		}
-		result(s, key, &r);
+		result(s, id, key, &r);
 	}
 }
 
@@ -165,7 +166,7 @@ static void batch_kernel(void *arg, uint32_t id)
 		sent += k;
 	}
 	for (uint32_t i = id % lanes; i < n; i += lanes)
-		result(s, wave * n + i + 1, &b->results[i]);
+		result(s, id, wave * n + i + 1, &b->results[i]);
 }
 
 /* ---- What happens beside them ---- */
@@ -219,6 +220,7 @@ static void prepare(void *arg)
 	memset(s->executed, 0, sizeof(s->executed));
 	memset(s->answered, 0, sizeof(s->answered));
 	memset(s->ended, 0, sizeof(s->ended));
+	memset(s->past, 0, sizeof(s->past));
 	small_daemon_begin(s);
 }
 

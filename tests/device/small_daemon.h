@@ -43,6 +43,7 @@ struct small {
 	struct small_record rec;
 	uint8_t executed[SMALL_CMDS], answered[SMALL_CMDS];	/* times, of each command */
 	uint8_t ended[SMALL_CMDS];	/* how */
+	uint64_t past[SMALL_CMDS];	/* how each lane's commands ended, eight bits for each */
 	struct small_batch batches[2];
 	uint32_t ends;
 };
