@@ -54,6 +54,7 @@ static struct {
 	uint64_t cqe_step;		/* of all completions' */
 	uint64_t value_loads, value_loaded, value_stored;	/* bytes */
 	bool acquired, unflushed;
+	atomic_bool revoke;		/* the queue pair's memory, before an entry is loaded */
 	char wrong[200];		/* the first thing that was */
 } seen;
 
@@ -138,6 +139,8 @@ void kvb_trace(enum kvb_access what, const volatile void *at, size_t len)
 		seen.doorbells++;
 		seen.acquired = false;
 	} else if (in(&seen.sq, at, len)) {
+		if (atomic_exchange(&seen.revoke, false))
+			fakedrv_revoke_all_qps();
 		if (what == KVB_ACCESS_LOAD)
 			entry_load(at, len);
 		else
@@ -268,6 +271,31 @@ static void test_modes(void **state)
 		run_mode(mode);
 }
 
+/*
+ * Memory that goes while entries are loaded: what the daemon finds in its place is no command,
+ * and nobody gets a completion for it.
+ */
+static void test_taken_away(void **state)
+{
+	struct gkv_cmd cmd = { .opcode = GKV_EXIST, .nsid = 1, .key_len = 1, .key = "a" };
+	struct client c;
+
+	(void)state;
+	drv_sigbus();
+	open_client(&c, GKV_MODE_SQ);
+	start_tracing(GKV_MODE_SQ);
+	atomic_store(&seen.revoke, true);
+	assert_int_equal(gkv_submit(c.qp, &cmd, 1), 1);
+	while (atomic_load(&seen.revoke))
+		usleep(1000);
+	/* All that comes of it has come when the reactor has let go of the queue pair. */
+	gkv_qp_destroy(c.qp);
+	atomic_store(&seen.on, false);
+	assert_int_equal(seen.sqe_loads, 1);
+	assert_int_equal(seen.cqe_step, 0);
+	gkv_close(c.g);
+}
+
 static int reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err)
 {
 	(void)st;
@@ -296,7 +324,8 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_modes) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_modes),
+					     cmocka_unit_test(test_taken_away) };
 
 	return cmocka_run_group_tests(tests, start, end);
 }

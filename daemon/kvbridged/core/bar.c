@@ -7,18 +7,23 @@
 #include <smmintrin.h>
 
 /* Streaming loads bring a whole line in one transfer where plain ones take eight. */
+__attribute__((target("sse4.1"))) static void load_line(char *dst, const char *src)
+{
+	__m128i *s = (__m128i *)src;
+	__m128i a = _mm_stream_load_si128(s), b = _mm_stream_load_si128(s + 1);
+	__m128i c = _mm_stream_load_si128(s + 2), d = _mm_stream_load_si128(s + 3);
+
+	_mm_storeu_si128((__m128i *)dst, a);
+	_mm_storeu_si128((__m128i *)dst + 1, b);
+	_mm_storeu_si128((__m128i *)dst + 2, c);
+	_mm_storeu_si128((__m128i *)dst + 3, d);
+}
+
 __attribute__((target("sse4.1"))) static void load_lines(char *dst, const char *src, size_t n)
 {
 	for (; n; dst += 64, src += 64, n -= 64) {
-		__m128i *s = (__m128i *)src;
-		__m128i a = _mm_stream_load_si128(s), b = _mm_stream_load_si128(s + 1);
-		__m128i c = _mm_stream_load_si128(s + 2), d = _mm_stream_load_si128(s + 3);
-
 		kvb_trace(KVB_ACCESS_LOAD, src, 64);
-		_mm_storeu_si128((__m128i *)dst, a);
-		_mm_storeu_si128((__m128i *)dst + 1, b);
-		_mm_storeu_si128((__m128i *)dst + 2, c);
-		_mm_storeu_si128((__m128i *)dst + 3, d);
+		load_line(dst, src);
 	}
 }
 
@@ -44,9 +49,10 @@ static inline int have_stream_loads(void)
 static void load_words(char *dst, const char *src, size_t n)
 {
 	for (; n; dst += 8, src += 8, n -= 8) {
-		uint64_t w = __atomic_load_n((const uint64_t *)src, __ATOMIC_RELAXED);
+		uint64_t w;
 
 		kvb_trace(KVB_ACCESS_LOAD, src, 8);
+		w = __atomic_load_n((const uint64_t *)src, __ATOMIC_RELAXED);
 		memcpy(dst, &w, 8);
 	}
 }

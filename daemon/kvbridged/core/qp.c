@@ -230,8 +230,12 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget)
 		kvb_killpoint("fetched");
 	}
 	n = i;
+	/* What was read in the place of memory that is gone is no command. */
+	i = 0;
+	if (__builtin_expect(kvb_qp_dead(qp), 0))
+		qp_error(qp, KVB_QP_MEMORY_GONE);
 	qp->fetching = true;
-	for (i = 0; i < n && qp->state == KVB_QP_RUNNING; i++) {
+	for (; i < n && qp->state == KVB_QP_RUNNING; i++) {
 		if (++qp->sq_head == qp->depth)
 			qp->sq_head = 0;
 		qp->sq_seq++;

@@ -176,9 +176,11 @@ static inline bool kvb_qp_rung(struct kvb_qp *qp)
 	return qp->tail != qp->sq_head;
 }
 
-/* Is memory that it needs gone? */
+/* Is memory that it needs gone? After accesses: was it there for all of them? */
 static inline bool kvb_qp_dead(const struct kvb_qp *qp)
 {
+	/* The flag was raised before anything else was put in the memory's place. */
+	atomic_thread_fence(memory_order_acquire);
 	for (int i = 0; i < 3; i++) {
 		if (qp->dead[i] && atomic_load_explicit(qp->dead[i], memory_order_relaxed))
 			return true;
