@@ -30,7 +30,7 @@ struct small_scene {
 	uint32_t must;			/* ends that some run must show, bits of GKV_DEV_* */
 };
 
-#define SMALL_NSCENES	20u
+#define SMALL_NSCENES	22u
 extern const struct small_scene small_scenes[];
 
 /* Wrong on purpose, beside what sim_split() and sim_late() do. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* gkv-timeout: 900 */
+/* gkv-timeout: 1800 */
 /*
- * The ring protocol of gkv_device.h in each order in which two lanes, a daemon, a clock and a host
+ * The ring protocol of gkv_device.h in each order in which some lanes, a daemon, a clock and a host
  * can take their steps, up to a number of interruptions: nothing is lost or done twice, no
  * entry is overwritten before it was fetched, doorbells do not go back, quarantine holds, each
  * command ends as it must, and the queue is whole afterwards. test_ring_spoilt.c proves that
