@@ -5,6 +5,7 @@ sixteen memory modes it builds entries, rings, polls, and verifies the values it
 import gkvtest
 import gpu
 import guest
+from gkvlib import LIB, MODE_DATA, STORE, Session
 
 SHAPES = [
     "-w 2 -l 8 -r 3 -v 70000",
@@ -55,6 +56,21 @@ def the_daemon_is_killed_with_everything_in_vram():
     guest.need_vram()
     with gkvtest.Daemon(guest.CONFIG) as daemon:
         gpu.through_a_restart(daemon, 15, "raw")
+
+
+@gkvtest.test
+def a_successor_leaves_memory_alone_that_is_in_use():
+    guest.need_vram()
+    with gkvtest.Daemon(guest.CONFIG) as daemon, \
+            Session(daemon, namespace="raw", length=65536, mode=MODE_DATA) as s:
+        at = guest.vram_offset(s.mem)
+        guest.ask("vram-fill", next(gpu.seeds), at, 16384)
+        guest.ask("start watch", at, 16384)
+        daemon.kill9()
+        daemon.start()
+        gkvtest.wait_for(lambda: LIB.gkv_reconnects(s.handle) == 1, 20, "the session is handed over")
+        gkvtest.equal(s.status(STORE, b"key", 4096, 32768), 0, "Store")
+        guest.ask("stop watch")
 
 
 gkvtest.main()

@@ -204,7 +204,7 @@ def add_user(archive, top, build):
             archive.symlink(library, "/" + where)
     archive.copy(os.path.join(build, "guest/libgkv.so.0"), "host/libgkv.so.0", alone=True)
     for name in ("tests/lib/gkvlib.py", "tests/lib/gkvtest.py", "selftests/lib/guest.py",
-                 "selftests/lib/gpu.py"):
+                 "selftests/lib/gpu.py", "selftests/lib/exporter.py"):
         archive.copy(os.path.join(top, name), f"host/python/{os.path.basename(name)}")
 
 

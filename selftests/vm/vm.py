@@ -126,6 +126,8 @@ class Run:
         if options.user:
             # Where tests/lib looks for programs; and emulation takes its time.
             environment.update(GKV_BUILD="/host", PYTHONPATH="/host/python", GKV_SLOW="6")
+        if os.environ.get("GKV_LONG"):
+            environment["GKV_LONG"] = "1"
         environment.update(pair.split("=", 1) for pair in options.env)
         modules = options.modules.split(",") + [name for name in [options.filesystem] if name]
         files = list(options.files)

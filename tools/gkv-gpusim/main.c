@@ -39,6 +39,9 @@ static void report(const struct options *o, const struct sim *s, uint64_t ns)
 	printf("%u doorbells, %.1f commands each; %u timeouts, %u late, %u of unknown identifier\n",
 	       d->doorbells, d->doorbells ? (double)all / d->doorbells : 0.0, d->timeouts, d->late,
 	       d->bad_cid);
+	if (w->stopped)
+		printf("stopped: %" PRIu64 " commands; the first ended with %u, status %#x\n", w->stopped,
+		       w->stop.end, w->stop.status);
 	if (o->killer.command)
 		printf("%u kills, %u stalls; %" PRIu64 " commands done again\n", o->killer.killed,
 		       o->killer.stalled, w->retries);

@@ -50,6 +50,7 @@ static const char help[] =
 	"      --dmabuf FD       what lies in VRAM lies in the dma-buf of this open descriptor\n"
 	"      --prp             describe values with PRPs instead of SGLs\n"
 	"      --offset BYTES    values begin so far behind whole pages (0)\n"
+	"      --may-stop        a queue pair that the daemon stops, or whose memory goes, is no error\n"
 	"      --offer           make the queue pair for another gkv-gpusim, which has this\n"
 	"                        machine's memory; print where it is described, wait for the\n"
 	"                        end of the input\n"
@@ -114,7 +115,7 @@ static void check(const struct options *o)
 		die(EX_BADUSE, "--offset %u: PRPs need a multiple of 4", o->work.offset);
 }
 
-enum { OPT_STALLS = 256, OPT_EVERY, OPT_DMABUF, OPT_PRP, OPT_OFFSET, OPT_OFFER, OPT_ATTACH, OPT_BUS };
+enum { OPT_STALLS = 256, OPT_EVERY, OPT_DMABUF, OPT_PRP, OPT_OFFSET, OPT_MAY_STOP, OPT_OFFER, OPT_ATTACH, OPT_BUS };
 
 void options_parse(struct options *o, int argc, char **argv)
 {
@@ -139,6 +140,7 @@ void options_parse(struct options *o, int argc, char **argv)
 		{ "dmabuf", required_argument, NULL, OPT_DMABUF },
 		{ "prp", no_argument, NULL, OPT_PRP },
 		{ "offset", required_argument, NULL, OPT_OFFSET },
+		{ "may-stop", no_argument, NULL, OPT_MAY_STOP },
 		{ "offer", no_argument, NULL, OPT_OFFER },
 		{ "attach", required_argument, NULL, OPT_ATTACH },
 		{ "bus", required_argument, NULL, OPT_BUS },
@@ -210,6 +212,9 @@ void options_parse(struct options *o, int argc, char **argv)
 			break;
 		case OPT_OFFSET:
 			w->offset = (uint32_t)number("offset", optarg, 0, WORK_PAGE - 1);
+			break;
+		case OPT_MAY_STOP:
+			w->may_stop = true;
 			break;
 		case OPT_OFFER:
 			o->offer = true;

@@ -179,6 +179,13 @@ static void count(uint64_t *n, uint64_t by)
 	__atomic_fetch_add(n, by, __ATOMIC_RELAXED);
 }
 
+/* The queue is at its end, or its memory is gone. */
+static bool over(const struct gkv_dev_result *r)
+{
+	return r->end == GKV_DEV_STOPPED || r->end == GKV_DEV_LOST || r->end == GKV_DEV_FULL ||
+	       (r->end == GKV_DEV_DONE && GKV_STATUS_CODE(r->status) == GKV_SC_DATA_TRANSFER);
+}
+
 /* Returns whether the command has to be done again: a daemon died with it half done. */
 static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 		  const struct gkv_dev_result *r)
@@ -187,6 +194,12 @@ static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 	uint32_t len = length(w, key, round);
 
 	sim_progress();
+	if (w->may_stop && over(r)) {
+		if (!__atomic_fetch_add(&w->stopped, 1, __ATOMIC_RELAXED))
+			w->stop = *r;
+		w->ended = 1;
+		return false;
+	}
 	if (r->end != GKV_DEV_DONE) {
 		sim_fail("%s of key %u, round %u: ended with %u", step_names[step], key, round,
 			 r->end);
@@ -210,16 +223,22 @@ static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 	return false;
 }
 
+static bool stopped(struct work *w)
+{
+	return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED);
+}
+
 static void lane_round(struct work *w, uint32_t id, uint32_t round)
 {
-	for (enum step step = STORE; step < NSTEPS && !sim_failed(); step++) {
+	/* Behind a Store that came to nothing there is nothing to be found. */
+	for (enum step step = STORE; step < NSTEPS && !sim_failed() && !stopped(w); step++) {
 		struct gkv_dev_result r;
 		struct gkv_dev_cmd c;
 
 		do {
 			c = command(w, step, id, round);
 			gkv_dev_exec(w->q, &c, w->timeout_ns, &r);
-		} while (check(w, step, id, round, &r) && !sim_failed());
+		} while (check(w, step, id, round, &r) && !sim_failed() && !stopped(w));
 	}
 }
 

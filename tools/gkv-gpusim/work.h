@@ -27,6 +27,7 @@ struct work {
 	uint32_t value;			/* longest, bytes */
 	uint32_t offset;		/* of values, behind whole pages of WORK_PAGE */
 	bool prp;			/* instead of SGLs */
+	bool may_stop;			/* a queue that is stopped, lost, or without memory is no error */
 	uint64_t timeout_ns;		/* of a wait; 0: the queue's */
 	uint64_t seed;
 
@@ -36,7 +37,8 @@ struct work {
 	struct batch *batches;		/* of each wavefront */
 
 	/* Counted by all lanes. */
-	uint64_t stores, retrieves, exists, deletes, lists, bytes, retries;
+	uint64_t stores, retrieves, exists, deletes, lists, bytes, retries, stopped;
+	struct gkv_dev_result stop;	/* the first of those stopped */
 };
 
 #define WORK_PAGE	4096u

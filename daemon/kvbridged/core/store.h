@@ -68,6 +68,7 @@ struct kvb_reach {
 	void *addr;		/* where it is mapped; page aligned, writable */
 	uint64_t len;		/* bytes */
 	const char *what;	/* for texts */
+	const char *function;	/* whose memory it is: "0000:03:00.0 bar 2" */
 	const _Atomic bool *stop;	/* nobody waits for the answer: begin no more transfers */
 };
 

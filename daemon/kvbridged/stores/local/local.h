@@ -564,8 +564,19 @@ void loc_bounce_run(struct loc_shard *sh);
 
 /* ---- reach.c ---- */
 
-/* The store's reach(). Control thread. */
+/* The store's reach(). */
 int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err);
+
+/* ---- ways.c ---- */
+
+/*
+ * Any thread. @way: names the way from @disk to memory of @function (kvb_reach.function)
+ * as long as the machine is up; -errno if it has no name. Was a transfer seen to arrive on it
+ * since the machine was booted, by this daemon or one before it; from now on it was.
+ */
+int loc_way(char *way, size_t len, const char *function, dev_t disk);
+bool loc_way_known(const struct kvb_ns *ns, const char *way);
+void loc_way_learn(const struct kvb_ns *ns, const char *way);
 
 /* ---- list.c ---- */
 

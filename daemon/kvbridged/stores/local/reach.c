@@ -2,9 +2,11 @@
 /*
  * Can the disks below the members do DMA to GPU memory? The module knows what the kernel believes.
  * DMA has been seen to "succeed" with wrong data, so a block whose content is known is read into
- * the memory's first page, with something else put there before, and put back after.
+ * the memory's first page, with something else put there before, and put back after. Once for
+ * each way (ways.c): the memory that a successor gets is in use.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,9 @@ static int open_disk(const struct loc_file *f, char *name, size_t len, struct kv
 	return fd;
 }
 
-static int ask(const struct loc_file *f, const struct kvb_reach *to, struct kvb_err *err)
+/* What the kernel believes; *@disk: the block device. */
+static int ask(const struct loc_file *f, const struct kvb_reach *to, dev_t *disk,
+	       struct kvb_err *err)
 {
 	char text[GKVDRV_TEXT] = "", name[128];
 	struct gkvdrv_reach a = {
@@ -70,6 +74,7 @@ static int ask(const struct loc_file *f, const struct kvb_reach *to, struct kvb_
 			  .text = (uintptr_t)text },
 		.blkdev = f->fd,
 	};
+	struct stat st;
 	int rc = 0;
 
 	if (!f->blkdev)
@@ -78,6 +83,7 @@ static int ask(const struct loc_file *f, const struct kvb_reach *to, struct kvb_
 		return a.blkdev;
 	if (ioctl(to->fd, GKVDRV_REACH, &a))
 		rc = kvb_fail(err, errno, "%s: %s", to->what, text[0] ? text : strerror(errno));
+	*disk = fstat(a.blkdev, &st) ? 0 : st.st_rdev;
 	if (!f->blkdev)
 		close(a.blkdev);
 	return rc;
@@ -136,6 +142,27 @@ static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kv
 	return rc;
 }
 
+/* What the kernel believes, and one transfer as long as none has arrived on that way. */
+static int reach_file(const struct kvb_ns *ns, const struct loc_file *f,
+		      const struct kvb_reach *to, struct kvb_err *err)
+{
+	char way[2 * PATH_MAX];
+	bool named;
+	dev_t disk;
+	int rc;
+
+	rc = ask(f, to, &disk, err);
+	if (rc)
+		return rc;
+	named = !loc_way(way, sizeof(way), to->function, disk);
+	if (named && loc_way_known(ns, way))
+		return 0;
+	rc = probe(f, to, err);
+	if (!rc && named)
+		loc_way_learn(ns, way);
+	return rc;
+}
+
 int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err)
 {
 	struct loc_store *ls = st->priv;
@@ -149,9 +176,7 @@ int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *
 		/* Through the page cache: the CPU copies. */
 		if (!f->direct)
 			continue;
-		rc = ask(f, to, err);
-		if (!rc)
-			rc = probe(f, to, err);
+		rc = reach_file(st->ns, f, to, err);
 	}
 	return rc;
 }
