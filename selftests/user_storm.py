@@ -17,6 +17,9 @@ import guest
 
 SECONDS = int(os.environ.get("GKV_STORM_SECONDS") or (600 if os.environ.get("GKV_LONG") else 15))
 SEED = int(os.environ.get("GKV_STORM_SEED") or "0", 0) or int.from_bytes(os.urandom(4), "little")
+# The debug kernel knows no file systems.
+NAMESPACES = ("raw", "file") if os.environ.get("GKV_FS") else ("raw",)
+CONFIG = guest.CONFIG if "file" in NAMESPACES else guest.CONFIG.split("[namespace file]")[0]
 
 
 def shape(dice):
@@ -38,7 +41,7 @@ class Round:
         self.dmabuf = driver.make(dice.choice((exporter.PLAIN, exporter.REVERSED))) \
             if self.mode and dice.random() < 0.5 else None
         self.what = shape(dice)
-        self.namespace = dice.choice(("raw", "file"))
+        self.namespace = dice.choice(NAMESPACES)
         self.offer = gpu.Offer(daemon, self.mode, self.namespace, self.what, self.dmabuf)
         # The memory that it maps may be taken away.
         self.ends = (0, 1, -signal.SIGBUS)
@@ -99,7 +102,7 @@ def whatever_happens():
     gpu.keep_pages()
     print(f"# seed {SEED:#x}, {SECONDS} s", flush=True)
     dice, end, count = random.Random(SEED), time.monotonic() + SECONDS, 0
-    with exporter.exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
+    with exporter.exporter() as driver, gkvtest.Daemon(CONFIG) as daemon:
         while time.monotonic() < end:
             Round(dice, daemon, driver).run()
             count += 1

@@ -12,7 +12,9 @@ seeds = iter(range(1, 10000))
 
 def keep_pages():
     """Pages that are locked still move, for room; those of the GPU must not."""
-    guest.write("/proc/sys/vm/compact_unevictable_allowed", "0")
+    path = "/proc/sys/vm/compact_unevictable_allowed"
+    if os.path.exists(path):
+        guest.write(path, "0")
 
 
 class Offer:
