@@ -224,20 +224,24 @@ class Suite:
         """A kernel without a first process panics: once, and then each time."""
         dead = ["# the kernel died before anything of ours ran, and is booted again (1 of 2)",
                 "# console| ", "Kernel panic"]
-        with tempfile.TemporaryDirectory() as folder:
-            stub = os.path.join(folder, "qemu-system-x86_64")
-            with open(stub, "w", encoding="utf-8") as file:
-                # Of two -append the last one counts.
-                file.write(f"""#!/bin/sh
+        # Of two -append the last one counts. -S: its processors do not run.
+        for name, arguments, want, options in (
+                ("dies", '-append "console=ttyS0 panic=-1 rdinit=/nowhere"', dead, []),
+                ("hangs", "-S", ["# the kernel hung before anything of ours ran, and is booted again "
+                                 "(1 of 2)"], ["--boot-limit", "40"])):
+            with tempfile.TemporaryDirectory() as folder:
+                stub = os.path.join(folder, "qemu-system-x86_64")
+                with open(stub, "w", encoding="utf-8") as file:
+                    file.write(f"""#!/bin/sh
 case $* in *control*) ;; *) exec {shutil.which("qemu-system-x86_64")} "$@" ;; esac
-[ -e {folder}/once ] || set -- "$@" -append "console=ttyS0 panic=-1 rdinit=/nowhere"
+[ -e {folder}/once ] || set -- "$@" {arguments}
 : >{folder}/once
 exec {shutil.which("qemu-system-x86_64")} "$@"
 """)
-            os.chmod(stub, 0o755)
-            self.boot("a kernel that dies before anything of ours ran is booted again, and it is said",
-                      ["pass.sh"], dead + ["- the guest ran all 1 programs"], good=True, path=folder,
-                      options=["--hook", "echo=echo"])
+                os.chmod(stub, 0o755)
+                self.boot(f"a kernel that {name} before anything of ours ran is booted again, and it "
+                          f"is said", ["pass.sh"], want + ["- the guest ran all 1 programs"],
+                          good=True, path=folder, options=["--hook", "echo=echo"] + options)
         self.boot("one that dies each time fails", ["pass.sh"],
                   dead + ["is booted again (2 of 2)", "# no end marker came"],
                   options=["--append", "rdinit=/nowhere"])

@@ -27,8 +27,9 @@ import tap
 from initramfs import Error
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Emulation has been seen to break a kernel that patches its own text while it starts. Such a death
-# says nothing of what is tested; one of a kernel that has our module or runs our programs does.
+# Emulation has been seen to break a kernel that patches its own text while it starts: it dies, or
+# stands still. That says nothing of what is tested; a death of a kernel that has our module or runs
+# our programs does.
 BOOTS = 3
 
 
@@ -46,7 +47,7 @@ class Run:
         self.host = hostcheck.Host(self.machine.files, self.hooks)
         self.program = None
         self.begun = self.ended = 0
-        self.up = False
+        self.up = self.hung = False
         self.done = None
         self.problems = []
         self.connection = None
@@ -184,6 +185,10 @@ class Run:
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             while time.monotonic() < deadline:
+                self.hung = not self.up and not self.begun and \
+                    time.monotonic() > self.started + self.options.boot_limit
+                if self.hung:
+                    return None
                 ready = selector.select(0.2)
                 if not ready and process.poll() is not None:
                     break
@@ -205,8 +210,8 @@ class Run:
             return process.poll()
 
     def stillborn(self, status):
-        """What its console says, when the machine ended by itself before anything of ours ran."""
-        if status is None or self.up or self.begun:
+        """What its console says, when the machine ended or hung before anything of ours ran."""
+        if status is None and not self.hung or self.up or self.begun:
             return []
         console = self.log("console")
         return [line for _, _, line in klog.trouble(console)][:3] or console[-3:] or ["nothing"]
@@ -229,7 +234,8 @@ class Run:
         planned = len(self.options.programs)
         why = []
         if status is None:
-            why.append(f"the machine ran into its limit of {self.options.limit} s")
+            limit = self.options.boot_limit if self.hung else self.options.limit
+            why.append(f"the machine ran into its limit of {limit} s")
         elif status:
             why.append(f"{machine.QEMU} ended with status {status}")
         if self.done is None:
@@ -286,7 +292,8 @@ def command_run(options):
             status = run.boot(accel)
             why = run.stillborn(status)
             if why and left:
-                writer.out(f"# the kernel died before anything of ours ran, and is booted again "
+                how = "hung" if run.hung else "died"
+                writer.out(f"# the kernel {how} before anything of ours ran, and is booted again "
                            f"({BOOTS - left} of {BOOTS - 1}); it said:")
                 for line in why:
                     writer.out(f"# console| {line}")
@@ -358,6 +365,8 @@ def parse():
     add("--want", action="append", default=[], metavar="REGEX",
         help="fail unless a line of the kernel's log matches")
     add("--limit", type=int, default=300, help="seconds for the whole (300)")
+    add("--boot-limit", type=int, default=240,
+        help="seconds until the first of ours runs (240); then it is booted again")
     add("--program-limit", type=int, default=120, help="seconds for each program (120)")
     add("--label", default="", help="goes before the name of each result")
     add("--first", type=int, default=int(os.environ.get("RIG_FIRST", 0)), metavar="N",
