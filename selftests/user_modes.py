@@ -80,16 +80,7 @@ def retrieve_into_vram(daemon, flags, name, mode, stored):
     with Session(daemon, flags, namespace=name, length=LENGTH, mode=mode) as s:
         at = guest.vram_offset(s.mem)
         for key, seed, size, offset in stored:
-            poison, whole = next(seeds), offset + size + 8192
-            guest.ask("vram-fill", poison, at, whole)
-            done = s.run(RETRIEVE, key, LENGTH - offset, offset)
-            gkvtest.equal((done.status & 0x7ff, done.result), (0, size), f"Retrieve of {key}")
-            if size:
-                guest.ask("vram-has", seed, at + offset, size)
-            # Nothing before it, and nothing behind.
-            if offset:
-                guest.ask("vram-has", poison, at, offset)
-            guest.ask("vram-has", poison, at + offset + size, 8192, offset + size)
+            guest.retrieve(s, key, at, size, offset, seed, next(seeds))
             # Whole blocks go by DMA where the buffer's place allows it.
             if offset % BLOCK == 0 and size >= BLOCK:
                 guest.ask("ram-lacks", seed, size // BLOCK * BLOCK)

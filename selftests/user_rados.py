@@ -7,7 +7,7 @@ import os
 import gkvtest
 import gpu
 import guest
-from gkvlib import MODE_DATA, QP_PRP, RETRIEVE, STORE, Session
+from gkvlib import MODE_DATA, QP_PRP, STORE, Session
 
 CONFIG = f"""
 [daemon]
@@ -44,16 +44,9 @@ def between_vram_and_objects(flags):
                 guest.ask("vram-fill", seed, at + offset, size)
             gkvtest.equal(s.status(STORE, key, size, offset), 0, f"Store of {size} bytes")
             guest.ask("run objects has guest", key.hex(), seed, size)
-            seed, poison = next(seeds), next(seeds)
+            seed = next(seeds)
             guest.ask("run objects put guest", key.hex(), seed, size)
-            guest.ask("vram-fill", poison, at, offset + size + 8192)
-            done = s.run(RETRIEVE, key, LENGTH - offset, offset)
-            gkvtest.equal((done.status & 0x7ff, done.result), (0, size), f"Retrieve of {key}")
-            if size:
-                guest.ask("vram-has", seed, at + offset, size)
-            if offset:
-                guest.ask("vram-has", poison, at, offset)
-            guest.ask("vram-has", poison, at + offset + size, 8192, offset + size)
+            guest.retrieve(s, key, at, size, offset, seed, next(seeds))
 
 
 @gkvtest.test

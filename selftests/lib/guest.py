@@ -10,7 +10,7 @@ import os
 import struct
 
 import gkvtest
-from gkvlib import LIB, PLACE_VRAM, place
+from gkvlib import LIB, PLACE_VRAM, RETRIEVE, place
 
 SYSFS = "/sys/class/misc/gkv"
 PCI = "/sys/bus/pci"
@@ -116,6 +116,19 @@ def vram_offset(mem):
     gkvtest.equal(len(pieces), 1, "pieces of the region")
     gkvtest.check(pieces[0][0] >= VRAM_ADDR, "it lies in the device's BAR")
     return pieces[0][0] - VRAM_ADDR
+
+
+def retrieve(session, key, at, size, offset, seed, poison, room=8192):
+    """Retrieves a value of the seed's pattern into memory that lies at @at of the BAR; it lands where
+    it has to, and nothing lands before it or in @room bytes behind."""
+    ask("vram-fill", poison, at, offset + size + room)
+    done = session.run(RETRIEVE, key, size + room, offset)
+    gkvtest.equal((done.status & 0x7ff, done.result), (0, size), f"Retrieve of {key}")
+    if size:
+        ask("vram-has", seed, at + offset, size)
+    if offset:
+        ask("vram-has", poison, at, offset)
+    ask("vram-has", poison, at + offset + size, room, offset + size)
 
 
 def bounced(daemon):
