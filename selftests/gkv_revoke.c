@@ -320,18 +320,24 @@ TEST_F(revoke, under_stores_of_another_process)
 {
 	for (int round = 0; round < 40; round++) {
 		int fd = region_alloc(self->gkv, self->provider, LEN), status, next;
+		int begun = eventfd(0, EFD_CLOEXEC);
+		uint64_t one = 1;
 		pid_t pid;
 		char *at;
 
 		ASSERT_GE(fd, 0);
+		ASSERT_GE(begun, 0);
 		pid = fork();
 		ASSERT_GE(pid, 0);
 		if (pid == 0) {
 			at = map_shared(fd, 0, LEN);
+			(void)!write(begun, &one, sizeof(one));
 			for (;;)
 				fill_bytes(at, 0xff, LEN);
 		}
-		sleep_ms(20 + round);
+		ASSERT_EQ((ssize_t)sizeof(one), read(begun, &one, sizeof(one)));
+		close(begun);
+		sleep_ms(round);
 		ASSERT_EQ(0, gkv_revoke(fd));
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_TRUE(WIFSIGNALED(status));

@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 
-LIMIT = 60
+LIMIT = 240
 
 
 class Hooks:
