@@ -101,16 +101,16 @@ def whatever_happens():
     guest.need_vram()
     gpu.keep_pages()
     print(f"# seed {SEED:#x}, {SECONDS} s", flush=True)
-    dice, end, count = random.Random(SEED), time.monotonic() + SECONDS, 0
+    dice, count = random.Random(SEED), 0
     with exporter.exporter() as driver, gkvtest.Daemon(CONFIG) as daemon:
-        while time.monotonic() < end:
+        end = time.monotonic() + SECONDS
+        while count < 3 or time.monotonic() < end:
             Round(dice, daemon, driver).run()
             count += 1
             gkvtest.wait_for(lambda: all(one["used"] == 0 for one in daemon.gkvctl("provider")), 20,
                              "all VRAM is free again")
         daemon.check_alive()
     print(f"# {count} rounds", flush=True)
-    gkvtest.check(count >= 2, "too few rounds to show anything")
 
 
 gkvtest.main()
