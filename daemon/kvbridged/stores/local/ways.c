@@ -37,14 +37,24 @@ int loc_way(char *way, size_t len, const char *function, dev_t disk)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-static bool boot_id(char *id, size_t len)
+/* The first line of @path that begins with @word. */
+static bool line_of(const char *path, const char *word, char *line, size_t len)
 {
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-	bool ok = f && fgets(id, (int)len, f);
+	FILE *f = fopen(path, "re");
+	bool found = false;
 
+	while (f && !found && fgets(line, (int)len, f))
+		found = !strncmp(line, word, strlen(word)) && strchr(line, '\n');
 	if (f)
 		fclose(f);
-	return ok;
+	return found;
+}
+
+/* Tells this boot from others. A kernel without sysctls has the time of its start only. */
+static bool boot_id(char *id, size_t len)
+{
+	return line_of("/proc/sys/kernel/random/boot_id", "", id, len) ||
+	       line_of("/proc/stat", "btime ", id, len);
 }
 
 static void path_of(const struct kvb_ns *ns, char *path)
@@ -97,10 +107,15 @@ bool loc_way_known(const struct kvb_ns *ns, const char *way)
 void loc_way_learn(const struct kvb_ns *ns, const char *way)
 {
 	char path[PATH_MAX], *text = NULL, *more = NULL;
+	bool known;
 	int ret;
 
 	pthread_mutex_lock(&lock);
-	if (!look(ns, way, &text) && text && *text && asprintf(&more, "%s%s\n", text, way) > 0) {
+	known = look(ns, way, &text);
+	if (!text || !*text)
+		kvb_log(KVB_LOG_WARN, "%s: nothing tells this boot of the machine from others: a "
+			"successor will ask the disks again", ns->name);
+	else if (!known && asprintf(&more, "%s%s\n", text, way) > 0) {
 		path_of(ns, path);
 		/* Enough for a successor on this boot. */
 		ret = kvb_state_replace(path, more, false);
