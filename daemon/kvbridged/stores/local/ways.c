@@ -112,10 +112,10 @@ void loc_way_learn(const struct kvb_ns *ns, const char *way)
 
 	pthread_mutex_lock(&lock);
 	known = look(ns, way, &text);
-	if (!text || !*text)
+	if (!text || !*text) {
 		kvb_log(KVB_LOG_WARN, "%s: nothing tells this boot of the machine from others: a "
 			"successor will ask the disks again", ns->name);
-	else if (!known && asprintf(&more, "%s%s\n", text, way) > 0) {
+	} else if (!known && asprintf(&more, "%s%s\n", text, way) > 0) {
 		path_of(ns, path);
 		/* Enough for a successor on this boot. */
 		ret = kvb_state_replace(path, more, false);
