@@ -69,11 +69,20 @@ int kvb_gkvfd_part(int fd, uint32_t part, const char *what, struct kvb_gkvpart *
 	return 0;
 }
 
+const char *kvb_place_function(const struct kvb_place *p, char *buf, size_t len)
+{
+	snprintf(buf, len, "%04x:%02x:%02x.%u bar %u", p->domain, p->bdf >> 8, p->bdf >> 3 & 0x1f,
+		 p->bdf & 7, p->bar);
+	return buf;
+}
+
 const char *kvb_place_text(const struct kvb_place *p, char *buf, size_t len)
 {
+	char function[48];
+
 	if (p->place == GKVDRV_VRAM)
-		snprintf(buf, len, "vram provider %u %04x:%02x:%02x.%u bar %u", p->provider,
-			 p->domain, p->bdf >> 8, p->bdf >> 3 & 0x1f, p->bdf & 7, p->bar);
+		snprintf(buf, len, "vram provider %u %s", p->provider,
+			 kvb_place_function(p, function, sizeof(function)));
 	else
 		snprintf(buf, len, "%s", p->place == GKVDRV_GONE ? "gone" : "host");
 	return buf;

@@ -43,6 +43,9 @@ enum kvb_gkvfd kvb_gkvfd_kind(int fd);
 int kvb_gkvfd_part(int fd, uint32_t part, const char *what, struct kvb_gkvpart *out,
 		   struct kvb_err *err);
 
+/* Of one in VRAM: "0000:03:00.0 bar 2"; returns @buf. */
+const char *kvb_place_function(const struct kvb_place *p, char *buf, size_t len);
+
 /* "host", "gone" or "vram provider 1 0000:03:00.0 bar 2"; returns @buf. */
 const char *kvb_place_text(const struct kvb_place *p, char *buf, size_t len);
 

@@ -191,9 +191,7 @@ static int ask(struct kvb_session *s, struct kvb_session_region *g, struct kvb_n
 	p->ns = ns;
 	p->provider = g->mem.m.at.provider;
 	snprintf(p->what, sizeof(p->what), "region %u", g->id);
-	snprintf(p->function, sizeof(p->function), "%04x:%02x:%02x.%x bar %u", g->mem.m.at.domain,
-		 g->mem.m.at.bdf >> 8, g->mem.m.at.bdf >> 3 & 31, g->mem.m.at.bdf & 7,
-		 g->mem.m.at.bar);
+	kvb_place_function(&g->mem.m.at, p->function, sizeof(p->function));
 	p->to = (struct kvb_reach){ .fd = g->mem.m.fd, .addr = g->mem.m.addr, .len = g->len,
 				    .what = p->what, .function = p->function, .stop = &p->stop };
 	g->refs++;
