@@ -53,7 +53,7 @@ static const struct field fields[] = {
 	F(gkvdrv_report, provider), F(gkvdrv_report, domain), F(gkvdrv_report, bdf),
 	F(gkvdrv_report, bar), F(gkvdrv_report, bar_offset), F(gkvdrv_report, len),
 	F(gkvdrv_report, nr_pages), F(gkvdrv_report, mode), F(gkvdrv_report, nr_runs),
-	F(gkvdrv_report, runs), END(gkvdrv_report),
+	F(gkvdrv_report, runs), F(gkvdrv_report, page_id), END(gkvdrv_report),
 
 	F(gkvdrv_notify, head), F(gkvdrv_notify, eventfd), F(gkvdrv_notify, rsvd),
 	END(gkvdrv_notify),

@@ -42,7 +42,8 @@ FIXTURE_VARIANT(command) {
 	FIXTURE_VARIANT_ADD(command, name) {						\
 		.cmd = number, .size = sizeof(struct type), .on = target,		\
 		.min = number == GKVDRV_INFO ? offsetof(struct gkvdrv_info, page_size) :\
-					       sizeof(struct type),			\
+		       number == GKVDRV_REPORT ? offsetof(struct gkvdrv_report, page_id) : \
+						 sizeof(struct type),			\
 	}
 COMMAND(info, GKVDRV_INFO, gkvdrv_info, NODE);
 COMMAND(provider_info, GKVDRV_PROVIDER_INFO, gkvdrv_provider, NODE);

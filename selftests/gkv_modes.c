@@ -194,6 +194,46 @@ FIXTURE_TEARDOWN(qp)
 		SKIP(return, "this kernel has no CONFIG_PCI_P2PDMA");		\
 } while (0)
 
+/* Which parts begin in the same page of VRAM, and of none of them where that is. */
+TEST_F(qp, parts_in_one_page_have_its_number)
+{
+	static const uint64_t places[] = { 0x3000, 0x3ff8, 0x4000, 0 };
+	struct gkvdrv_report region, r[4], again;
+	int fds[4];
+
+	NEEDS_P2P();
+	for (int i = 0; i < 4; i++) {
+		qp_init(&self->qp, 8, GKV_MODE_DB);
+		self->qp.parts[GKVDRV_DB].region = self->region;
+		self->qp.parts[GKVDRV_DB].offset = places[i];
+		ASSERT_EQ(0, gkv_call(self->gkv, GKVDRV_QP_CREATE, &self->qp)) {
+			TH_LOG("%s", why.text);
+		}
+		fds[i] = self->qp.fd;
+		ASSERT_EQ(0, report(fds[i], GKVDRV_SQ, &r[i]));
+		EXPECT_EQ(0ull, r[i].page_id);
+		ASSERT_EQ(0, report(fds[i], GKVDRV_DB, &r[i]));
+		EXPECT_NE(0ull, r[i].page_id);
+	}
+	ASSERT_EQ(0, report(self->region, 0, &region));
+	EXPECT_EQ(r[0].page_id, r[1].page_id);
+	EXPECT_NE(r[0].page_id, r[2].page_id);
+	EXPECT_NE(r[0].page_id, r[3].page_id);
+	EXPECT_EQ(region.page_id, r[3].page_id);
+	/* Pages that follow each other have numbers that do not. */
+	EXPECT_NE(r[2].page_id - r[0].page_id, 1ull);
+	/* One of them goes, the page stays. */
+	ASSERT_EQ(0, gkv_revoke(fds[0]));
+	EXPECT_TRUE(is_gone(fds[0], GKVDRV_DB));
+	ASSERT_EQ(0, report(fds[1], GKVDRV_DB, &again));
+	EXPECT_EQ(r[1].page_id, again.page_id);
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+	/* Whoever comes later finds the same number. */
+	ASSERT_EQ(0, report(self->region, 0, &again));
+	EXPECT_EQ(region.page_id, again.page_id);
+}
+
 /* F8, F9: lengths on both sides of a page's end; the first and the last entry are there. */
 TEST_F(qp, any_depth_up_to_the_limit)
 {

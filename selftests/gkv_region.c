@@ -100,7 +100,7 @@ static int ask_for_runs(void *arg)
 		return 1;
 	r = (struct gkvdrv_report) { };
 	return gkv_call(*(int *)arg, GKVDRV_REPORT, &r) != 0 || r.place != GKVDRV_VRAM ||
-	       r.bar_offset;
+	       r.bar_offset || !r.page_id;
 }
 
 TEST_F(region, bus_addresses_are_for_the_administrator)

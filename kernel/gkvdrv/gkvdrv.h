@@ -262,6 +262,8 @@ void gkv_obj_kill(struct gkv_obj *obj);
 /* The object behind a file that is a region's; NULL for any other. */
 struct gkv_obj *gkv_region_of(struct file *file);
 
+/* report.c, reach.c */
+void gkv_report_init(void);
 int gkv_report(struct gkv_call *call);
 int gkv_reach(struct gkv_call *call);
 

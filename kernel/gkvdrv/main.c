@@ -80,6 +80,7 @@ static int __init gkv_init(void)
 
 	if (ret)
 		return ret;
+	gkv_report_init();
 	ret = misc_register(&gkv_misc);
 	if (ret)
 		goto mem;

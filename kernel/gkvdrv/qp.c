@@ -148,7 +148,7 @@ int gkv_qp_create(struct gkv_call *call)
 		return ret;
 	}
 	for (unsigned int i = 0; i < GKVDRV_PARTS; i++) {
-		obj->parts[i].uncached = i != GKVDRV_SQ;
+		obj->parts[i].uncached = i == GKVDRV_CQ;
 		a->parts[i].map_offset = (u64)obj->parts[i].pgoff << PAGE_SHIFT;
 		a->parts[i].len = obj->parts[i].len;
 	}

@@ -2,9 +2,24 @@
 /*
  * Where memory is: what a client and a test can hold against /proc/iomem.
  */
+#include <linux/random.h>
+#include <linux/siphash.h>
 #include <linux/uaccess.h>
 
 #include "gkvdrv.h"
+
+static siphash_key_t page_key;
+
+void gkv_report_init(void)
+{
+	get_random_bytes(&page_key, sizeof(page_key));
+}
+
+/* Tells pages apart, and not where they are. */
+static u64 page_id(unsigned long pfn)
+{
+	return siphash_1u64(pfn, &page_key) ?: 1;
+}
 
 struct runs {
 	struct gkvdrv_run __user *to;
@@ -69,6 +84,7 @@ int gkv_report(struct gkv_call *call)
 	a->bdf = 0;
 	a->bar = 0;
 	a->bar_offset = 0;
+	a->page_id = 0;
 	/* What is gone may be somebody else's by the time it is told. */
 	if (READ_ONCE(obj->dead) || READ_ONCE(part->mem->dead)) {
 		a->place = GKVDRV_GONE;
@@ -84,6 +100,7 @@ int gkv_report(struct gkv_call *call)
 	a->bdf = pci_dev_id(p->pdev);
 	a->bar = p->bar;
 	first = page_to_pfn(gkv_mem_page(part->mem, PFN_DOWN(part->offset)));
+	a->page_id = page_id(first);
 	/* With the address of the BAR, which is no secret, it is one. */
 	if (capable(CAP_SYS_ADMIN))
 		a->bar_offset = p->offset + ((first - p->pfn) << PAGE_SHIFT) +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Access to queues in the BAR of a device. SQs are mapped write-combining: stores leave
- * the processor in any order until a fence. CQs and doorbells are mapped uncached; a load
- * is a round trip over the bus, so that few wide ones are wanted.
+ * Access to queues in the BAR of a device. SQs and doorbells are mapped write-combining:
+ * stores leave the processor in any order until a fence, and perhaps not before. CQs are
+ * mapped uncached; a load is a round trip over the bus, so that few wide ones are wanted.
  */
 #ifndef GKVI_BAR_H
 #define GKVI_BAR_H

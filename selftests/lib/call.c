@@ -46,7 +46,7 @@ bool is_gone(int fd, uint32_t part)
 	struct gkvdrv_report r;
 
 	return report(fd, part, &r) == 0 && r.place == GKVDRV_GONE && r.bar_offset == 0 &&
-	       r.bdf == 0 && r.nr_runs == 0;
+	       r.bdf == 0 && r.nr_runs == 0 && r.page_id == 0;
 }
 
 int gkv_revoke(int fd)

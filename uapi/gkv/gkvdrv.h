@@ -264,6 +264,9 @@ GKV_ASSERT_SIZE(gkvdrv_run, 16);
  * @nr_runs: runs that fit into @runs; returns how many there are
  * @runs: where to put struct gkvdrv_run, by order of bytes; or 0. CAP_SYS_ADMIN, else
  *	-EPERM: addresses of a bus are not for everyone
+ * @page_id: returns an opaque number, the same for all parts whose first byte lies in the
+ *	same page of VRAM, for as long as the module is loaded; it tells nothing of where
+ *	that is. 0 for host memory, and for what is gone
  */
 struct gkvdrv_report {
 	struct gkvdrv_head head;
@@ -279,9 +282,11 @@ struct gkvdrv_report {
 	__u32	mode;
 	__u32	nr_runs;
 	__aligned_u64 runs;
+	__aligned_u64 page_id;
 };
-GKV_ASSERT_SIZE(gkvdrv_report, 88);
+GKV_ASSERT_SIZE(gkvdrv_report, 96);
 GKV_ASSERT_OFFSET(gkvdrv_report, bar_offset, 48);
+GKV_ASSERT_OFFSET(gkvdrv_report, page_id, 88);
 
 /**
  * struct gkvdrv_notify - GKVDRV_NOTIFY, on a region or a queue pair: tell of revocation
