@@ -8,7 +8,9 @@
 #include "kselftest_harness.h"
 
 #include <linux/blkpg.h>
+#include <limits.h>
 #include <linux/loop.h>
+#include <linux/pci_regs.h>
 #include <sys/sysmacros.h>
 
 FIXTURE(reach) {
@@ -84,7 +86,24 @@ static struct expected expected(void)
 	return (struct expected) { -EXDEV, GKVDRV_WHY_TOPOLOGY };
 }
 
-/* F38, F40, F41, F56. */
+/* By the identity that the kernel's list of bridges has it under. */
+static bool names_the_host_bridge(void)
+{
+	static const char bridge[] = "/sys/bus/pci/devices/0000:00:00.0/";
+	char path[64], vendor[16], device[16], want[48];
+
+	snprintf(path, sizeof(path), "%svendor", bridge);
+	if (sysfs_read(path, vendor, sizeof(vendor)))
+		return false;
+	snprintf(path, sizeof(path), "%sdevice", bridge);
+	if (sysfs_read(path, device, sizeof(device)))
+		return false;
+	/* "0x8086" */
+	snprintf(want, sizeof(want), "host bridge %s:%s ", vendor + 2, device + 2);
+	return strstr(why.text, want) != NULL;
+}
+
+/* F38, F40, F41, F56: what is in the way is named, whichever of it could be changed. */
 TEST_F(reach, is_as_the_machine_is)
 {
 	struct expected want = expected();
@@ -104,9 +123,13 @@ TEST_F(reach, is_as_the_machine_is)
 		EXPECT_NE(NULL, strstr(why.text, getenv("GKV_NVME_BDF")));
 		EXPECT_NE(NULL, strstr(why.text, getenv("GKV_VRAM_BDF")));
 	}
+	if (want.reason == GKVDRV_WHY_TOPOLOGY) {
+		EXPECT_NE(NULL, strstr(why.text, "no common switch"));
+		EXPECT_TRUE(names_the_host_bridge());
+	}
 }
 
-/* The answer and what happens agree: the pattern arrives, or the read is refused. */
+/* F48, F55: the answer and what happens agree: the pattern arrives, or the read is refused. */
 TEST_F(reach, a_transfer_agrees)
 {
 	struct expected want = expected();
@@ -130,6 +153,78 @@ TEST_F(reach, a_transfer_agrees)
 		EXPECT_EQ(EINVAL, error);
 		EXPECT_EQ(0, gkv_host_check("vram-has %#lx %#lx %lu", seed + 1, self->offset, MIB));
 	}
+}
+
+/* The port above a disk's function. */
+static int port_above(const char *disk, char *port, size_t size)
+{
+	char link[64], path[PATH_MAX], *end;
+
+	snprintf(link, sizeof(link), "/sys/block/%s/device/device", strrchr(disk, '/') + 1);
+	if (!realpath(link, path))
+		return -errno;
+	end = strrchr(path, '/');
+	*end = '\0';
+	snprintf(port, size, "%s", strrchr(path, '/') + 1);
+	return 0;
+}
+
+/* Where in a function's configuration space the control register of ACS is, or -ENOENT. */
+static int find_acs(int config)
+{
+	uint32_t header;
+
+	for (int at = 256, n = 0; at && n < 64; at = header >> 20, n++) {
+		if (pread(config, &header, 4, at) != 4)
+			return -EIO;
+		if ((header & 0xffff) == PCI_EXT_CAP_ID_ACS)
+			return at + PCI_ACS_CTRL;
+	}
+	return -ENOENT;
+}
+
+/* F39: a port that redirects to the root is seen, and named if that is what is wrong. */
+TEST_F(reach, a_port_that_redirects_is_named)
+{
+	const uint16_t redirect = PCI_ACS_RR | PCI_ACS_CR;
+	char path[32], port[32], name[96];
+	int disk, config, at, answer;
+	uint16_t was, now;
+
+	if (disk_path("acs", path, sizeof(path)))
+		SKIP(return, "no port of this machine can redirect below a switch");
+	disk = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_GE(disk, 0);
+	ASSERT_EQ(0, port_above(path, port, sizeof(port)));
+	snprintf(name, sizeof(name), "/sys/bus/pci/devices/%s/config", port);
+	config = open(name, O_RDWR | O_CLOEXEC);
+	ASSERT_GE(config, 0);
+	at = find_acs(config);
+	ASSERT_GT(at, 0);
+	ASSERT_EQ(2, pread(config, &was, 2, at));
+	EXPECT_EQ(0, was & redirect);
+	EXPECT_EQ((int)GKVDRV_MAP_BUS, ask(self->region, disk, NULL));
+
+	now = was | redirect;
+	ASSERT_EQ(2, pwrite(config, &now, 2, at));
+	answer = ask(self->region, disk, NULL);
+	if (is("GKV_CPU", "EPYC")) {
+		EXPECT_EQ((int)GKVDRV_MAP_BRIDGE, answer);
+	} else {
+		EXPECT_EQ(-EXDEV, answer);
+		EXPECT_EQ(GKVDRV_WHY_TOPOLOGY, why.reason);
+		snprintf(name, sizeof(name), "ACS redirection at port %s,", port);
+		EXPECT_NE(NULL, strstr(why.text, name)) {
+			TH_LOG("%s", why.text);
+		}
+		EXPECT_TRUE(names_the_host_bridge());
+	}
+	/* The other disk's way is as it was. */
+	EXPECT_EQ(expected().answer, ask(self->region, self->disk, NULL));
+	ASSERT_EQ(2, pwrite(config, &was, 2, at));
+	EXPECT_EQ((int)GKVDRV_MAP_BUS, ask(self->region, disk, NULL));
+	close(config);
+	close(disk);
 }
 
 /* R8: asked of the disk that was given, by whichever of its nodes. */

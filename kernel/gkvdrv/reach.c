@@ -36,8 +36,8 @@ static struct pci_dev *common_bridge(struct pci_dev *a, struct pci_dev *b)
 	return NULL;
 }
 
-/* Does a port on the way up to @common send peer requests to the root? As the kernel's rule. */
-static bool is_redirected(struct pci_dev *pdev, const struct pci_dev *common)
+/* The port on the way up to @common that sends peer requests to the root, by the kernel's rule. */
+static struct pci_dev *redirecting(struct pci_dev *pdev, const struct pci_dev *common)
 {
 	struct pci_dev *up;
 
@@ -48,18 +48,46 @@ static bool is_redirected(struct pci_dev *pdev, const struct pci_dev *common)
 		if (at)
 			pci_read_config_word(up, at + PCI_ACS_CTRL, &ctrl);
 		if (ctrl & (PCI_ACS_RR | PCI_ACS_CR | PCI_ACS_EC))
-			return true;
+			return up;
 	}
-	return false;
+	return NULL;
 }
 
 static u32 map_type(struct pci_dev *a, struct pci_dev *b)
 {
 	struct pci_dev *common = common_bridge(a, b);
 
-	if (!common || is_redirected(a, common) || is_redirected(b, common))
+	if (!common || redirecting(a, common) || redirecting(b, common))
 		return GKVDRV_MAP_BRIDGE;
 	return GKVDRV_MAP_BUS;
+}
+
+/* All that stands between them, by name: what to look for in lspci and in the kernel's own list. */
+static int no_way(struct gkv_provider *p, struct pci_dev *pdev, struct block_device *bdev,
+		  struct gkv_why *why)
+{
+	struct pci_dev *common = common_bridge(p->pdev, pdev), *port = NULL, *bridge;
+	struct pci_bus *root = pdev->bus;
+	u16 vendor = 0, device = 0;
+
+	if (common) {
+		port = redirecting(pdev, common);
+		if (!port)
+			port = redirecting(p->pdev, common);
+	}
+	while (root->parent)
+		root = root->parent;
+	bridge = pci_get_slot(root, PCI_DEVFN(0, 0));
+	if (bridge) {
+		vendor = bridge->vendor;
+		device = bridge->device;
+	}
+	pci_dev_put(bridge);
+	return gkv_refuse(why, -EXDEV, GKVDRV_WHY_TOPOLOGY,
+			  "%s at %s cannot reach %s: %s%s, and host bridge %04x:%04x is not known to route peer-to-peer",
+			  bdev->bd_disk->disk_name, pci_name(pdev), pci_name(p->pdev),
+			  port ? "ACS redirection at port " : "no common switch",
+			  port ? pci_name(port) : "", vendor, device);
 }
 
 static bool is_translated(struct pci_dev *pdev)
@@ -86,9 +114,7 @@ static int find_way(struct gkv_provider *p, struct block_device *bdev, struct gk
 				  bdev->bd_disk->disk_name);
 	distance = pci_p2pdma_distance(p->pdev, &pdev->dev, false);
 	if (distance < 0)
-		return gkv_refuse(why, -EXDEV, GKVDRV_WHY_TOPOLOGY,
-				  "%s at %s cannot reach %s: no common switch, and the host bridge is not known to route peer-to-peer",
-				  bdev->bd_disk->disk_name, pci_name(pdev), pci_name(p->pdev));
+		return no_way(p, pdev, bdev, why);
 	a->distance = distance;
 	a->map = map_type(p->pdev, pdev);
 	if (a->map == GKVDRV_MAP_BUS && is_translated(pdev))
