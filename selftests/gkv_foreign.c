@@ -86,7 +86,7 @@ TEST_F(foreign, gives_out_nothing_by_itself)
 	EXPECT_EQ(0, provider_used(self->gkv, n));
 }
 
-/* F50, F27, R8: the reason says what was met. */
+/* F50, F37, F27, R8: the reason says what was met, such as a BAR smaller than the VRAM. */
 TEST_F(foreign, refusals_name_what_they_met)
 {
 	const uint64_t len = self->bar_len;
@@ -123,6 +123,56 @@ TEST_F(foreign, refusals_name_what_they_met)
 				TH_LOG("case %zu: %s", i, why.text);
 			}
 		EXPECT_NE(NULL, strstr(why.text, self->bdf));
+		/* Both of the numbers that do not go together. */
+		if (bad[i].reason == GKVDRV_WHY_SIZE && bad[i].len) {
+			char asked[32], has[32];
+
+			snprintf(asked, sizeof(asked), " %#lx bytes", bad[i].len);
+			snprintf(has, sizeof(has), " of %#lx bytes", len);
+			EXPECT_TRUE(strstr(why.text, asked) && strstr(why.text, has)) {
+				TH_LOG("case %zu: %s", i, why.text);
+			}
+		}
+	}
+}
+
+/*
+ * F51, F53: a part of the span is mapped with other cache attributes than the rest. That is refused
+ * with the reason, without a warning of the kernel; one that is the same all over is adopted.
+ */
+TEST_F(foreign, a_conflict_of_memory_types_is_named)
+{
+	static const char * const files[] = { "resource2_wc", "resource2" };
+	char path[128], *at[2];
+
+	for (int i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", self->bdf, files[i]);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		ASSERT_GE(fd, 0);
+		at[i] = map_shared(fd, (4 + 4 * i) * MIB, 4 * MIB);
+		ASSERT_NE(MAP_FAILED, at[i]);
+		close(fd);
+	}
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(-EBUSY, add(self, 4 * MIB, 8 * MIB));
+		EXPECT_EQ(GKVDRV_WHY_MEMTYPE, why.reason);
+		EXPECT_NE(NULL, strstr(why.text, self->bdf));
+		EXPECT_NE(NULL, strstr(why.text, "memory type")) {
+			TH_LOG("%s", why.text);
+		}
+	}
+	/* The core keeps an empty pool. */
+	EXPECT_LE(pci_p2pmem(self->bdf, "size"), 0);
+	/* Each half by itself has one type. */
+	EXPECT_GT(add(self, 4 * MIB, 4 * MIB), 0) {
+		TH_LOG("%s", why.text);
+	}
+	munmap(at[0], 4 * MIB);
+	munmap(at[1], 4 * MIB);
+	EXPECT_GT(add(self, 8 * MIB, 4 * MIB), 0) {
+		TH_LOG("%s", why.text);
 	}
 }
 
@@ -161,7 +211,10 @@ TEST_F(foreign, no_page_is_in_two_providers)
 	EXPECT_GT(other, n);
 }
 
-/* Fact: the core offers the pages to root through sysfs, so all of them are claimed. */
+/*
+ * F64: only the slice that was registered has pages, and what is beside it none. Fact: the core
+ * offers them to root through sysfs, so all of them are claimed.
+ */
 TEST_F(foreign, nobody_else_gets_its_pages)
 {
 	int n = add(self, 4 * MIB, 8 * MIB), fd;
@@ -291,7 +344,7 @@ TEST_F(foreign, is_for_the_administrator)
 	EXPECT_EQ(0, in_child(65534, may_not, args));
 }
 
-/* F103: registering, withdrawing and unbinding at once. */
+/* F103, F111: registering, withdrawing and unbinding at once. */
 TEST_F(foreign, races_with_its_owners_unbind)
 {
 	pid_t pid = fork();

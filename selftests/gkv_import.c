@@ -67,15 +67,21 @@ TEST_F(dmabuf, udmabuf_is_system_memory)
 	close(dev);
 }
 
-/* F49, F67: each step that fails takes those before it back; as often as one likes. */
+/*
+ * F43, F49, F62, F67: each step that fails takes those before it back, as often as one likes; the
+ * text names the exporter, what it did not do, and its error.
+ */
 TEST_F(dmabuf, each_step_fails_cleanly)
 {
 	static const struct {
 		uint32_t fail;
 		int error;
+		const char *says;
 	} steps[] = {
-		{ EXPORTER_FAIL_ATTACH, EIO }, { EXPORTER_FAIL_PIN, ENOSPC },
-		{ EXPORTER_FAIL_MAP, ENXIO }, { EXPORTER_FAIL_NULL, ENOMEM },
+		{ EXPORTER_FAIL_ATTACH, EIO, "does not let" },
+		{ EXPORTER_FAIL_PIN, ENOSPC, "does not pin" },
+		{ EXPORTER_FAIL_MAP, ENXIO, "does not map" },
+		{ EXPORTER_FAIL_NULL, ENOMEM, "does not map" },
 	};
 
 	for (int i = 0; i < 200; i++) {
@@ -84,12 +90,18 @@ TEST_F(dmabuf, each_step_fails_cleanly)
 		};
 		int buf = exporter_make_as(self->exporter, &how);
 		struct exporter_state s;
+		char error[32];
 
 		ASSERT_GE(buf, 0);
 		ASSERT_EQ(-steps[i % 4].error, import(self, buf, 0, 0)) {
 			TH_LOG("step %u: %s", steps[i % 4].fail, why.text);
 		}
 		ASSERT_EQ(GKVDRV_WHY_EXPORTER, why.reason);
+		snprintf(error, sizeof(error), "error -%d", steps[i % 4].error);
+		ASSERT_TRUE(strstr(why.text, "exporter ") && strstr(why.text, steps[i % 4].says) &&
+			    strstr(why.text, error)) {
+			TH_LOG("%s", why.text);
+		}
 		s = exporter_state(self->exporter, buf);
 		ASSERT_EQ(0u, s.attached + s.pinned + s.mapped);
 		close(buf);

@@ -99,6 +99,7 @@ static void kept_till_the_end(struct __test_metadata *_metadata, FIXTURE_DATA(in
 	close(fd);
 }
 
+/* F108: what is taken away under DMA is nobody else's before the DMA has ended. */
 TEST_F(inflight, revoked_under_dma)
 {
 	ASSERT_EQ(0, start(self));
@@ -159,7 +160,7 @@ TEST_F(inflight, killed_under_dma)
 	EXPECT_EQ(0, wait_used(self->gkv, self->provider, self->total - LEN));
 }
 
-/* The function is not let go before the last access to it has ended. */
+/* F111: the function is not let go before the last access to it has ended. */
 TEST_F(inflight, unbound_under_dma)
 {
 	uint64_t begin = now_ms();
@@ -207,6 +208,58 @@ TEST_F(inflight, exporter_revokes_under_dma)
 	close(fd);
 	close(buf);
 	EXPECT_EQ(0, exporter_stop(exporter, bdf));
+}
+
+/*
+ * R3, F108: nobody has a descriptor, but the exporter's buffer is attached and the disk still at it
+ * when the module is unloaded: that takes until the disk is done, and lets the buffer go.
+ */
+TEST_F(inflight, unloaded_under_dma)
+{
+	int exporter, provider, buf, fd;
+	uint64_t begin;
+	const char *bdf;
+	char *at;
+
+	if (!getenv("GKV_VRAM2_BDF"))
+		SKIP(return, "this machine has no second VRAM device");
+	exporter = exporter_start(&bdf);
+	ASSERT_GE(exporter, 0);
+	provider = provider_add(self->gkv, bdf, 2, 0, 16 * MIB);
+	ASSERT_GT(provider, 0);
+	buf = exporter_make(exporter, EXPORTER_PLAIN, 0, LEN);
+	fd = region_import(self->gkv, provider, buf, 0, 0);
+	ASSERT_GE(fd, 0);
+	at = map_shared(fd, 0, LEN);
+	ASSERT_NE(MAP_FAILED, at);
+	begin = now_ms();
+	ASSERT_EQ(0, uring_submit(&self->ring, IORING_OP_READ, self->disk, at, LEN, 0));
+	sleep_ms(150);
+	munmap(at, LEN);
+	close(fd);
+	munmap(self->at, LEN);
+	close(self->region);
+	close(self->filler);
+	close(self->gkv);
+	ASSERT_TRUE(under_way(self));
+	EXPECT_EQ(1u, exporter_state(exporter, buf).attached);
+	EXPECT_EQ(0, module_unload("gkvdrv"));
+	EXPECT_EQ((int)LEN, uring_reap(&self->ring, false));
+	EXPECT_GT(now_ms() - begin, 500u);
+	EXPECT_EQ(0u, exporter_state(exporter, buf).attached);
+	EXPECT_EQ(0u, exporter_state(exporter, buf).mapped);
+	close(buf);
+	EXPECT_EQ(0, exporter_stop(exporter, bdf));
+
+	/* For the end of the test. */
+	ASSERT_EQ(0, module_load("gkvdrv", NULL));
+	self->gkv = gkv_open();
+	ASSERT_GE(self->gkv, 0);
+	self->provider = vram_provider(self->gkv);
+	ASSERT_GT(self->provider, 0);
+	self->filler = region_alloc(self->gkv, self->provider, 4096);
+	self->region = region_alloc(self->gkv, self->provider, LEN);
+	self->at = map_shared(self->region, 0, LEN);
 }
 
 TEST_HARNESS_MAIN
