@@ -178,8 +178,8 @@ TEST_F(dma, guest_and_gpu_see_each_others_stores)
 }
 
 /*
- * No way to hold the pages for good: what pins for long is refused, or a provider could never be
- * taken away.
+ * F63: no way to hold the pages for good: what pins for long is refused, or a provider could never
+ * be taken away. One call of the kernel's pins for io_uring's registered buffers and for RDMA.
  */
 TEST_F(dma, nothing_pins_vram_for_long)
 {

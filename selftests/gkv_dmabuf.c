@@ -63,7 +63,7 @@ TEST_F(dmabuf, dma_of_a_disk_goes_there)
 	close(fd);
 }
 
-/* A region starts where it is said to, to the byte, over the ends of segments. */
+/* F47, R6: a region starts where it is said to, to the byte, over the ends of segments. */
 TEST_F(dmabuf, many_segments_and_parts_of_them)
 {
 	struct exporter_make how = {
@@ -169,7 +169,7 @@ TEST_F(dmabuf, sixteen_thousand_segments)
 	close(fd);
 }
 
-/* Parts of a queue pair may lie in what a GPU's driver exported: as they must on a real one. */
+/* F8: a queue's pages may be scattered: those of what a GPU's driver exported are. */
 TEST_F(dmabuf, queue_pairs_lie_in_it)
 {
 	struct exporter_make how = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Every allocation and every user copy of every call fails once: the call ends with an error that says
- * so or does without, and nothing is left of it. /proc/self/fail-nth makes the n-th chance for a
- * failure one; n grows until a call gets through without having met its turn.
+ * F49: every allocation and every user copy of every call fails once: the call ends with an error
+ * that says so or does without, and nothing is left of it. /proc/self/fail-nth makes the n-th
+ * chance for a failure one; n grows until a call gets through without having met its turn.
  *
  * Needs a kernel with fault injection, and says how many failures it injected: none is a failure.
  * GKV_FAIL_NTH=1 asks for it; it takes minutes, and the kernel's log gets longer by it.

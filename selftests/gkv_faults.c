@@ -168,6 +168,7 @@ TEST_F(faults, keep_to_their_part)
 	close(qp.fd);
 }
 
+/* F102: not one page of it is left in the page tables. */
 TEST_F(faults, leave_nothing_after_a_revocation)
 {
 	char *at = reserve(LEN, 0);

@@ -124,6 +124,7 @@ TEST_F(fence, that_is_signalled_costs_nothing)
 	close(fd);
 }
 
+/* F94: what waits for another driver can be killed, and lets go of all it had. */
 TEST_F(fence, killed_while_waiting)
 {
 	pid_t pid;
@@ -142,6 +143,7 @@ static void on_signal(int number)
 	(void)number;
 }
 
+/* F94, F93 */
 TEST_F(fence, interrupted_while_waiting)
 {
 	struct sigaction action = { .sa_handler = on_signal };

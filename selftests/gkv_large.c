@@ -82,6 +82,7 @@ static int check_bytes(int fd, uint64_t at, uint64_t in_bar, uint64_t seed)
 	return bad;
 }
 
+/* F30: lengths are of 64 bits from end to end. */
 TEST_F(large, an_import_of_five_gib)
 {
 	int fd = region_import(self->gkv, self->provider, self->buf, 0, 0);

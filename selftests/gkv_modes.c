@@ -44,7 +44,7 @@ FIXTURE_TEARDOWN(mode)
 	close(self->gkv);
 }
 
-/* One part, written through the queue pair's descriptor and looked at from outside. */
+/* F35, F44: a part is where its report says: written through the descriptor, seen from outside. */
 static void part_is(struct __test_metadata *_metadata, FIXTURE_DATA(mode) *self, int fd,
 		    uint32_t i, bool vram, uint64_t seed)
 {
@@ -320,6 +320,7 @@ TEST_F(qp, doorbells_are_as_far_apart_as_asked)
 	}
 }
 
+/* F35, F52: what contradicts the mode is refused, and nothing is moved. */
 TEST_F(qp, bits_are_binding)
 {
 	for (int i = 0; i < (int)GKVDRV_PARTS; i++) {
@@ -352,7 +353,7 @@ TEST_F(qp, bits_are_binding)
 	EXPECT_EQ(-EINVAL, qp_create(self->gkv, &self->qp, 8, ~0u, 0));
 }
 
-/* F27, F34, R9: a place that does not fit is refused, and the text says how it would. */
+/* F27, F34, F59, R9: a place that does not fit is refused, and the text says how it would. */
 TEST_F(qp, places_are_aligned_and_within_the_region)
 {
 	static const struct {

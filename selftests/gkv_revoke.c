@@ -98,6 +98,7 @@ static void end_other(struct other *o)
 	waitpid(o->pid, NULL, 0);
 }
 
+/* F102, R1: no mapping of what is revoked works, and no call on its descriptor reaches it. */
 TEST_F(revoke, sigbus_in_every_process_and_the_holder_is_told)
 {
 	int fd = region_alloc(self->gkv, self->provider, LEN);
@@ -356,7 +357,7 @@ TEST_F(revoke, under_stores_of_another_process)
 	}
 }
 
-/* Mapping, faulting, creating and revoking at the same time: whoever comes late is refused. */
+/* F111: mapping, faulting, creating and revoking at once: whoever comes late is refused. */
 TEST_F(revoke, races_with_everything)
 {
 	uint64_t until = now_ms() + 4000;

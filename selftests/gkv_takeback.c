@@ -65,7 +65,7 @@ TEST_F(dmabuf, moved_by_its_exporter)
 	close(buf);
 }
 
-/* Revocation of one, of many, while others are made and closed. */
+/* F111: revocation of one, of many, while others are made and closed. */
 TEST_F(dmabuf, revocation_races_with_everything)
 {
 	uint64_t until = now_ms() + 4000;

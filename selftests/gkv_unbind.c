@@ -128,7 +128,7 @@ TEST_F(unbind, and_bind_again_fifty_times)
 	}
 }
 
-/* F103: while others allocate, map, store and close. */
+/* F103, F111: while others allocate, map, store and close. */
 TEST_F(unbind, races_with_everything)
 {
 	uint64_t until = now_ms() + 5000;

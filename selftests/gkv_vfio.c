@@ -233,6 +233,7 @@ static void ended(struct __test_metadata *_metadata, int fd, char *at, int event
 	close(event);
 }
 
+/* F57: a processor that touches it then gets SIGBUS, and no page of somebody else's. */
 TEST_F(vfio, memory_decoding_is_turned_off)
 {
 	int buf = export(self->device, 4 * MIB, MIB, 0, 0), event = eventfd(0, EFD_NONBLOCK), fd;

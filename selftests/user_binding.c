@@ -329,7 +329,7 @@ static void every_pointer(uint32_t mode)
 	end(&b);
 }
 
-/* ---- Queue pairs whose parts are not where their mode says ---- */
+/* ---- F35: queue pairs whose parts are not where their mode says ---- */
 
 /* The module's queue pair in mode @made, offered as one of mode @said. */
 static bool contradiction(struct raw *r, uint32_t made, uint32_t said)

@@ -110,8 +110,8 @@ def queues_outlive_the_handle_and_the_daemon():
         daemon.check_alive()
 
 
-@gkvtest.test
-def a_buffer_in_system_memory_is_refused_with_the_reason():
+@gkvtest.named("F35, F36, R11: a buffer in system memory is refused with the reason")
+def a_buffer_in_system_memory():
     with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon, Session(daemon) as s:
         dmabuf, memory = driver.make(SYSTEM, length=65536), c_void_p()
         for provider in (0, driver.provider):

@@ -20,8 +20,8 @@ def reachable():
     return os.environ["GKV_IOMMU"] != "translate"
 
 
-@gkvtest.test
-def what_no_disk_reaches_is_refused_with_the_reason():
+@gkvtest.named("F38, F55, F56: what no disk reaches is refused with the reason, before it is used")
+def what_no_disk_reaches():
     guest.need_vram()
     if reachable():
         raise gkvtest.Skip("the disks of this machine reach VRAM")
@@ -37,8 +37,8 @@ def what_no_disk_reaches_is_refused_with_the_reason():
         gkvtest.equal(s.retrieve(b"key"), (b"value", 5), "Retrieve")
 
 
-@gkvtest.test
-def what_is_allowed_to_bounce_is_right_and_counted():
+@gkvtest.named("F44, F55: what is allowed to bounce is right and counted")
+def what_is_allowed_to_bounce():
     guest.need_vram()
     config = guest.CONFIG.replace("stack = local", "stack = local\nallow_bounce = on")
     with gkvtest.Daemon(config) as daemon:

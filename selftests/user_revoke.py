@@ -113,7 +113,7 @@ def nothing_is_left(daemon):
     daemon.check_alive()
 
 
-@gkvtest.test
+@gkvtest.named("F57: a region is revoked under load; no processor touches it blindly")
 def a_region_is_revoked_under_load():
     guest.need_vram()
     with gkvtest.Daemon(guest.CONFIG) as daemon:

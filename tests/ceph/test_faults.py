@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # gkv-san: no minutes of waiting for deadlines; test_restart has the same ones
 # gkv-timeout: 600
-"""What goes wrong with a cluster: every command ends in time, and all is well again by itself."""
+"""F91: whatever goes wrong with a cluster, commands end in time; all is well again by itself."""
 import os
 import sys
 import time
@@ -93,8 +93,8 @@ def the_only_OSD_paused_under_large_values():
         under_load(ceph, fault, "the only OSD, large values", LARGE, deadline="2s")
 
 
-@gkvtest.test
-def each_command_ends_by_its_deadline_while_the_OSD_is_paused():
+@gkvtest.named("F91, R18: each command ends by its deadline while the OSD is paused")
+def each_command_ends_by_its_deadline():
     with rig.Cluster(grace=rig.GRACE) as ceph, rig.daemon(ceph, deadline="1s") as kvb:
         usable(kvb, ceph)
         ceph.pause("osd.0")

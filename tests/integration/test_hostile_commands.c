@@ -425,7 +425,7 @@ static void test_lists(struct hostile *h)
 
 /* ---- Pools ---- */
 
-/* Many Stores as large as can be and Lists of any size, for little buffer memory. */
+/* F72: many Stores as large as can be and Lists of any size, for little buffer memory. */
 static void test_buffers(struct hostile *h)
 {
 	static const uint32_t lists[] = { 4800000, 8u << 20, 0xffffffff, 65536, 1200000 };
