@@ -305,7 +305,7 @@ $(TRACED): $(BUILD)/obj/traced/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(compile)
-$(BUILD)/tests/unit/test_accesses: $(TRACED)
+$(patsubst %,$(BUILD)/tests/unit/test_%,accesses direct): $(TRACED)
 
 $(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)

@@ -243,12 +243,34 @@ int kvb_conf_time(const struct kvb_conf *c, const char *key, uint64_t dflt, uint
 
 /* ---- Requests ---- */
 
+static bool is_write(const struct io_uring_sqe *s)
+{
+	return s->opcode == IORING_OP_WRITE || s->opcode == IORING_OP_WRITEV;
+}
+
+/* The first @len bytes of a vector; freed by the caller. */
+static char *flat(const struct iovec *v, unsigned int nv, size_t len)
+{
+	char *all = malloc(len), *p = all;
+
+	CHECK(all);
+	for (unsigned int i = 0; i < nv && len; i++) {
+		size_t n = v[i].iov_len < len ? v[i].iov_len : len;
+
+		memcpy(p, v[i].iov_base, n);
+		p += n;
+		len -= n;
+	}
+	CHECK(!len);
+	return all;
+}
+
 static int run_now(struct req *q)
 {
 	struct io_uring_sqe *s = &q->sqe;
 	struct rig_io io = {
 		.file = media_of(s->fd), .off = s->off, .len = s->len, .no = ++rig.ios,
-		.write = s->opcode == IORING_OP_WRITE, .sync = s->opcode == IORING_OP_FSYNC,
+		.write = is_write(s), .sync = s->opcode == IORING_OP_FSYNC,
 	};
 	struct iovec one, cut[256], *v = &one;
 	unsigned int nv = 1;
@@ -257,7 +279,7 @@ static int run_now(struct req *q)
 	ssize_t n;
 
 	CHECK(io.file >= 0);
-	if (s->opcode == IORING_OP_READV) {
+	if (s->opcode == IORING_OP_READV || s->opcode == IORING_OP_WRITEV) {
 		v = (struct iovec *)(uintptr_t)s->addr;
 		nv = s->len;
 		io.len = 0;
@@ -302,11 +324,13 @@ static int run_now(struct req *q)
 		io.len = res;
 	}
 	if (io.write) {
-		CHECK(s->opcode == IORING_OP_WRITE);
+		char *all = flat(v, nv, io.len);
+
 		if (s->rw_flags & RWF_DSYNC)
-			n = media_write_durable(io.file, v[0].iov_base, io.len, io.off);
+			n = media_write_durable(io.file, all, io.len, io.off);
 		else
-			n = media_write(io.file, v[0].iov_base, io.len, io.off);
+			n = media_write(io.file, all, io.len, io.off);
+		free(all);
 	} else {
 		CHECK(s->opcode == IORING_OP_READ || s->opcode == IORING_OP_READV);
 		n = preadv(s->fd, v, nv, io.off);
@@ -521,11 +545,15 @@ void kvb_op_complete(struct kvb_op *op, uint16_t status)
 	ro->tail = op->tail_bytes;
 	ro->copied = op->copy_bytes;
 	ro->bounced = op->bounce_bytes;
+	/* Whoever still reads it is found out. */
 	if (op->data) {
-		/* Whoever still reads it is found out. */
 		memset(op->data, 0xee, kvb_buf_size(op->data));
 		kvb_buf_free(op->r, op->data);
 	}
+	for (unsigned int i = 0; ro->from && i < ro->niov; i++)
+		memset(ro->iov[i].iov_base, 0xee, ro->iov[i].iov_len);
+	free(ro->from);
+	ro->from = NULL;
 	memset(op->priv, 0xbb, kvb_local_ops.op_size);
 	free(op);
 	if (ro->fn)
@@ -716,18 +744,102 @@ static void stage_start(struct kvb_op *op, const void *data)
 	kvb_work_add(op->r, &s->work);
 }
 
-void rig_store(struct rig_op *ro, const void *key, uint8_t klen, const void *data, uint32_t len,
-	       uint8_t options)
+/* The core waits for these before the store sees the operation. */
+static void buf_new(struct kvb_op *op, uint32_t len)
+{
+	uint64_t budget = rig.buf_budget;
+
+	rig.buf_budget = 0;
+	op->data = kvb_buf_alloc(op->r, len);
+	rig.buf_budget = budget;
+}
+
+uint16_t kvb_op_direct_over(const struct kvb_op *op)
+{
+	struct rig_op *ro;
+
+	memcpy(&ro, op->priv + kvb_local_ops.op_size, sizeof(ro));
+	return ro->over;
+}
+
+static bool store_direct(struct rig_op *ro, const void *key, uint8_t klen, uint32_t len,
+			 uint8_t options, uint32_t crc)
 {
 	struct kvb_op *op = op_new(ro, GKV_OP_STORE, key, klen);
-	uint64_t budget = rig.buf_budget;
+	uint32_t rest;
 
 	op->options = options;
 	op->len = len;
+	op->crc = crc;
+	op->vram = true;
+	CHECK(!kvb_op_map(op, len));
+	if (!kvb_local_ops.direct(&rig.st, op, 65536, &rest)) {
+		ops = ro->next;
+		if (ops)
+			ops->prev = NULL;
+		ro->op = NULL;
+		free(op);
+		return false;
+	}
+	if (rest) {
+		buf_new(op, rest);
+		memset(op->data, 0x99, kvb_buf_size(op->data));
+	}
+	op->direct = true;
+	op->staged = len;
+	kvb_local_ops.store(&rig.st, op);
+	return true;
+}
+
+bool rig_store_iov(struct rig_op *ro, const void *key, uint8_t klen, uint32_t len, uint32_t crc,
+		   uint16_t over)
+{
+	ro->over = over;
+	return store_direct(ro, key, klen, len, 0, crc);
+}
+
+/* Lay a value out in pieces, some of them such as a device can fetch. */
+static void scatter(struct rig_op *ro, const char *data, uint32_t len)
+{
+	char *at = aligned_alloc(4096, ((size_t)len + 4095 + 16 * 4096) & ~(size_t)4095);
+
+	CHECK(at);
+	ro->from = at;
+	for (ro->niov = 0; len; ro->niov++) {
+		uint32_t n = ro->niov == 15 ? len : 1 + (uint32_t)rig_below(len);
+
+		at = (char *)(((uintptr_t)at + 511) & ~(uintptr_t)511);
+		if (rig_below(4) == 0)
+			at += rig_below(512);
+		else if (n > 512 && n < len && rig_below(4))
+			n &= ~511u;
+		memcpy(at, data, n);
+		ro->iov[ro->niov] = (struct iovec){ at, n };
+		at += n;
+		data += n;
+		len -= n;
+	}
+}
+
+void rig_store(struct rig_op *ro, const void *key, uint8_t klen, const void *data, uint32_t len,
+	       uint8_t options)
+{
+	struct kvb_op *op;
+
+	if (rig.direct && len && rig_below(rig.direct) == 0) {
+		scatter(ro, data, len);
+		ro->over = rig.stage_fail && rig_below(rig.stage_fail) == 0 ?
+				   GKV_SC_DATA_TRANSFER : 0;
+		if (store_direct(ro, key, klen, len, options, kvb_crc32c(0, data, len)))
+			return;
+		free(ro->from);
+		ro->from = NULL;
+	}
+	op = op_new(ro, GKV_OP_STORE, key, klen);
+	op->options = options;
+	op->len = len;
 	if (len) {
-		rig.buf_budget = 0;	/* the core waits for this one before the store sees it */
-		op->data = kvb_buf_alloc(op->r, len);
-		rig.buf_budget = budget;
+		buf_new(op, len);
 		memset(op->data, 0, kvb_buf_size(op->data));
 		memcpy(op->data, data, len);
 		op->crc = kvb_crc32c(0, data, len);
@@ -900,6 +1012,15 @@ int rig_open(const char *const *extra)
 	ret = kvb_local_ops.open(&rig.st, &c, &rig.err);
 	if (ret)
 		return ret;
+	if (rig.align) {
+		/* As if the files were open for direct I/O, which not every file system has. */
+		struct loc_store *ls = rig.st.priv;
+
+		ls->block = 512;
+		ls->mem_mask = rig.align - 1;
+		for (unsigned int i = 0; i < ls->nfiles; i++)
+			ls->file[i].mem_mask = rig.align - 1;
+	}
 	for (unsigned int i = 0; i < rig.reactors; i++)
 		CHECK(!kvb_local_ops.start(&rig.st, &reactors[i], &rig.err));
 	rig.open = true;
@@ -947,13 +1068,24 @@ static void forget(bool cut)
 		struct io_uring_sqe *s = &q->sqe;
 		int file = media_of(s->fd);
 
-		if (!q->ran && s->opcode == IORING_OP_WRITE) {
-			void *buf = (void *)(uintptr_t)s->addr;
+		if (!q->ran && is_write(s)) {
+			struct iovec one = { (void *)(uintptr_t)s->addr, s->len }, *v = &one;
+			unsigned int nv = 1;
+			uint32_t len = 0;
+			char *all;
 
+			if (s->opcode == IORING_OP_WRITEV) {
+				v = (struct iovec *)(uintptr_t)s->addr;
+				nv = s->len;
+			}
+			for (unsigned int i = 0; i < nv; i++)
+				len += v[i].iov_len;
+			all = flat(v, nv, len);
 			if (cut)
-				media_maybe_keep(file, s->off, buf, s->len);
+				media_maybe_keep(file, s->off, all, len);
 			else if (rig_below(2))
-				CHECK(media_write(file, buf, s->len, s->off) == (ssize_t)s->len);
+				CHECK(media_write(file, all, len, s->off) == (ssize_t)len);
+			free(all);
 		}
 		reqs = q->next;
 		free(q);
@@ -964,6 +1096,8 @@ static void forget(bool cut)
 
 		ops = ro->next;
 		ro->op = NULL;
+		bury(ro->from);
+		ro->from = NULL;
 		if (op->data)
 			kvb_buf_free(op->r, op->data);
 		bury(op);

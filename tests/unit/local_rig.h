@@ -26,7 +26,7 @@ struct rig_op {
 	uint64_t direct, tail, copied, bounced;
 	void (*fn)(struct rig_op *ro, void *arg);
 	void *arg;
-	/* Retrieve: where to; NULL base: bit bucket. */
+	/* Retrieve: where to; NULL base: bit bucket. rig_store_iov(): where from. */
 	struct iovec iov[16];
 	unsigned int niov;
 	/* List. */
@@ -35,6 +35,8 @@ struct rig_op {
 	/* The rest is the rig's. */
 	struct kvb_op *op;
 	void *data;
+	void *from;		/* direct Store: client memory */
+	uint16_t over;
 	struct rig_op *next, *prev;
 };
 
@@ -67,6 +69,12 @@ struct rig {
 	 * and one of so many of those never gets the rest: GKV_SC_DATA_TRANSFER. 0: none.
 	 */
 	unsigned int stage, stage_fail;
+	/*
+	 * One Store in so many is to be fetched from client memory, which is in pieces, by the
+	 * device; of them, one of stage_fail turns out not to have been the value. 0: none.
+	 */
+	unsigned int direct;
+	unsigned int align;	/* of memory for direct I/O; 0: any will do, no Store is direct */
 	/* Result of a request: RIG_OK, -errno, or how many bytes of it to carry out. */
 	int (*fault)(const struct rig_io *io, void *arg);
 	void *fault_arg;
@@ -109,6 +117,12 @@ void rig_advance(uint64_t ns);	/* move the clock; timers that are due run in rig
 
 void rig_store(struct rig_op *ro, const void *key, uint8_t klen, const void *data, uint32_t len,
 	       uint8_t options);
+/*
+ * The value at ro->iov, direct if the store takes it so: false if not, and nothing happens then.
+ * @over: what is found when it has landed.
+ */
+bool rig_store_iov(struct rig_op *ro, const void *key, uint8_t klen, uint32_t len, uint32_t crc,
+		   uint16_t over);
 void rig_retrieve(struct rig_op *ro, const void *key, uint8_t klen, void *buf, uint32_t len);
 void rig_retrieve_iov(struct rig_op *ro, const void *key, uint8_t klen, uint32_t len);
 void rig_delete(struct rig_op *ro, const void *key, uint8_t klen);

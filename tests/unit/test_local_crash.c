@@ -34,6 +34,8 @@ static void one(uint64_t seed, unsigned int how, bool sync, bool cut_in_recovery
 	rig.buf_budget = seed % 3 ? 0 : 64 << 10;
 	rig.stage = seed % 4 ? 2 : 0;
 	rig.stage_fail = 6;
+	rig.direct = seed % 3 ? 3 : 0;
+	rig.align = rig.direct ? 512 : 0;
 	rig_begin();
 	if (rig_open(NULL)) {
 		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, rig.err.text);

@@ -67,6 +67,8 @@ static void faulty(uint64_t seed, struct faults f, bool sync)
 	rig.defer_copies = true;
 	rig.stage = 3;
 	rig.stage_fail = 6;
+	rig.direct = 4;
+	rig.align = 512;
 	rig_begin();
 	assert_int_equal(rig_open(NULL), 0);
 	rig.fault = fault;

@@ -30,6 +30,7 @@ struct kvb_probe {
 	uint32_t provider;
 	struct kvb_reach to;
 	char what[32], function[48];
+	bool fetch;
 	int rc;
 	struct kvb_err why;
 	struct kvb_probe *next;
@@ -133,11 +134,16 @@ static int judge(const struct kvb_probe *p, struct kvb_err *err)
 			       "namespace %s: %s; it is served through host memory", p->ns->name,
 			       p->why.text);
 		atomic_fetch_or_explicit(&p->g->r.bounce, bit, memory_order_relaxed);
+		atomic_fetch_and_explicit(&p->g->r.fetch, ~bit, memory_order_relaxed);
 		return 0;
 	}
 	if (p->rc)
 		return kvb_fail(err, -p->rc, "namespace %s: %s", p->ns->name, p->why.text);
 	atomic_fetch_and_explicit(&p->g->r.bounce, ~bit, memory_order_relaxed);
+	if (p->fetch)
+		atomic_fetch_or_explicit(&p->g->r.fetch, bit, memory_order_relaxed);
+	else
+		atomic_fetch_and_explicit(&p->g->r.fetch, ~bit, memory_order_relaxed);
 	return 0;
 }
 
@@ -193,7 +199,8 @@ static int ask(struct kvb_session *s, struct kvb_session_region *g, struct kvb_n
 	snprintf(p->what, sizeof(p->what), "region %u", g->id);
 	kvb_place_function(&g->mem.m.at, p->function, sizeof(p->function));
 	p->to = (struct kvb_reach){ .fd = g->mem.m.fd, .addr = g->mem.m.addr, .len = g->len,
-				    .what = p->what, .function = p->function, .stop = &p->stop };
+				    .what = p->what, .function = p->function, .stop = &p->stop,
+				    .fetch = &p->fetch };
 	g->refs++;
 	s->asking.probe = p;
 	*probes_tail = p;

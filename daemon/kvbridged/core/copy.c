@@ -165,6 +165,8 @@ static void stage_retry(struct kvb_buf_waiter *w)
 
 void kvb_op_stage(struct kvb_op *op)
 {
+	if (kvb_op_direct(op))
+		return;
 	op->crc = 0;
 	op->staged = 0;
 	op->stage_status = 0;

@@ -76,8 +76,13 @@ struct kvb_op {
 	uint32_t staged;
 	bool staging;
 	uint16_t stage_status;	/* why the rest will not come; 0 when all is well */
+	/*
+	 * Store: the value is still in client memory, at segs, for the devices to fetch; crc is the
+	 * client's. data is room for what the CPU moves, as much as direct() asked for.
+	 */
+	bool direct;
 
-	/* Retrieve: set by kvb_op_map(). Client memory, each piece inside one region. */
+	/* Set by kvb_op_map(), for a Retrieve or a direct Store. Each piece inside one region. */
 	struct iovec *segs;
 	uint32_t nsegs;
 	bool bounce;		/* the namespace's disks cannot reach it, and may go around */
@@ -97,10 +102,10 @@ struct kvb_op {
 	uint32_t result;	/* Retrieve: full length of the value, bytes */
 	uint32_t value_crc;
 
-	/* How a Retrieve's bytes reached the client, counted by the layer that moved them. */
-	uint64_t direct_bytes;	/* device to client memory */
+	/* How the bytes came or went, counted by the layer that moved them. */
+	uint64_t direct_bytes;	/* between device and client memory */
 	uint64_t tail_bytes;	/* through host memory: tails, misaligned pieces */
-	uint64_t copy_bytes;	/* CPU copies of whole values */
+	uint64_t copy_bytes;	/* Retrieve: CPU copies of whole values */
 	uint64_t bounce_bytes;	/* device to VRAM through host memory, though DMA could have been */
 
 	/* Everything below is the core's. */
@@ -159,8 +164,8 @@ void kvb_op_complete(struct kvb_op *op, uint16_t status);
 void kvb_op_forward(struct kvb_store *st, struct kvb_op *op, kvb_op_fn done);
 
 /*
- * Make the first @len bytes of a Retrieve's destination available in op->segs, merging
- * neighbours. Returns 0, or the status to complete with (bad PRP or SGL, address in no
+ * Make the first @len bytes of a Retrieve's destination, or of a Store's source, available in
+ * op->segs, merging neighbours. Returns 0, or the status to complete with (bad PRP or SGL, address in no
  * region). @len is at most op->len. Bit buckets appear with iov_base NULL.
  * A further call takes the place of the one before.
  */
@@ -176,6 +181,12 @@ void kvb_op_copy_out(struct kvb_store *st, struct kvb_op *op, const void *src, u
 
 /* Zero [0, @len) of the mapped destination, sliced likewise: a value that cannot be trusted. */
 void kvb_op_clear_out(struct kvb_store *st, struct kvb_op *op, uint32_t len, kvb_op_fn done);
+
+/*
+ * Of a direct Store, when no device reads client memory any more: 0, or the status to complete
+ * with, since what was read need not be the value.
+ */
+uint16_t kvb_op_direct_over(const struct kvb_op *op);
 
 /* Take ownership of op->data; freed with kvb_buf_free() on the same reactor. */
 void *kvb_op_take_data(struct kvb_op *op);

@@ -165,6 +165,10 @@ static void count_bytes(struct kvb_qp *qp, const struct kvb_op *op)
 		return;
 	if (op->opcode == GKV_OP_STORE) {
 		kvb_count(&qp->count.store_bytes, op->len);
+		if (op->direct_bytes)
+			kvb_count(&qp->count.store_direct_bytes, op->direct_bytes);
+		if (op->tail_bytes)
+			kvb_count(&qp->count.store_tail_bytes, op->tail_bytes);
 	} else if (op->opcode == GKV_OP_RETRIEVE) {
 		uint32_t n = op->result < op->len ? op->result : op->len;
 

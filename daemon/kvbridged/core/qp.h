@@ -33,7 +33,8 @@ enum kvb_op_class {
 struct kvb_qp_counters {
 	kvb_counter fetched, posted, errors, late, dropped;
 	kvb_counter store_bytes, retrieve_bytes;
-	kvb_counter direct_bytes, tail_bytes, copy_bytes, bounce_bytes;
+	kvb_counter direct_bytes, tail_bytes, copy_bytes, bounce_bytes;	/* of Retrieves */
+	kvb_counter store_direct_bytes, store_tail_bytes;
 	kvb_counter cq_full;	/* times the client's unread completions held up fetching */
 	kvb_counter ops[KVB_NCLASSES];
 };

@@ -156,6 +156,14 @@ static inline bool kvb_op_unwanted(const struct kvb_op *op)
 	return op->late || atomic_load_explicit(&op->qp->drop, memory_order_relaxed);
 }
 
+/* ---- direct.c ---- */
+
+/*
+ * Leave a Store's value where it is, for the devices to fetch, and go on to the layers. False:
+ * it is to be staged.
+ */
+bool kvb_op_direct(struct kvb_op *op);
+
 /* ---- copy.c ---- */
 
 /* Bring a Store's value into daemon memory, then kvb_op_staged(). */

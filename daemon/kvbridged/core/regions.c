@@ -157,19 +157,36 @@ bool kvb_regions_alive(const struct kvb_regions *t, const struct iovec *v, uint3
 	return true;
 }
 
-bool kvb_regions_bounce(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
-			unsigned int index)
+/* Whether the bit @index of a word of theirs is @set in any of the regions of the pieces. */
+static bool any_region(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+		       size_t word, unsigned int index, bool set)
 {
 	const struct kvb_span *s = NULL;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uintptr_t p = (uintptr_t)v[i].iov_base;
+		const _Atomic uint64_t *bits;
 
 		if (!p || !v[i].iov_len || (s && p - (uintptr_t)s->addr < s->len))
 			continue;
 		s = span_of_addr(t, v[i].iov_base);
-		if (s && atomic_load_explicit(&s->owner->bounce, memory_order_relaxed) >> index & 1)
+		if (!s)
+			continue;
+		bits = (const void *)((const char *)s->owner + word);
+		if ((atomic_load_explicit(bits, memory_order_relaxed) >> index & 1) == set)
 			return true;
 	}
 	return false;
+}
+
+bool kvb_regions_bounce(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+			unsigned int index)
+{
+	return any_region(t, v, n, offsetof(struct kvb_region, bounce), index, true);
+}
+
+bool kvb_regions_fetch(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+		       unsigned int index)
+{
+	return !any_region(t, v, n, offsetof(struct kvb_region, fetch), index, false);
 }

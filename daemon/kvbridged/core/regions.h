@@ -19,6 +19,7 @@
 struct kvb_region {
 	_Atomic bool dead;	/* its memory vanished; set before anyone can use a replacement */
 	_Atomic uint64_t bounce;	/* namespaces, by index, whose disks cannot reach it */
+	_Atomic uint64_t fetch;	/* namespaces, by index, whose disks were seen to read it */
 };
 
 /* One run of addresses in one mapping. */
@@ -65,5 +66,9 @@ bool kvb_regions_alive(const struct kvb_regions *t, const struct iovec *v, uint3
 /* Whether a piece at @v lies in a region that the disks of the namespace @index cannot reach. */
 bool kvb_regions_bounce(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
 			unsigned int index);
+
+/* Whether the disks of the namespace @index can read all of the pieces at @v. */
+bool kvb_regions_fetch(const struct kvb_regions *t, const struct iovec *v, uint32_t n,
+		       unsigned int index);
 
 #endif

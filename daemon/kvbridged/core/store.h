@@ -13,7 +13,8 @@
  * Operations on the same key may overlap; the store decides their order.
  *
  * Buffers. A Store's value arrives staged in memory the daemon owns (op->data, see
- * op.h): client memory is not read again. A Retrieve's destination is obtained with
+ * op.h): client memory is not read again, except by a store that asks for it (direct()). A
+ * Retrieve's destination is obtained with
  * kvb_op_map() once the length is known.
  *
  * Completion. kvb_op_complete() exactly once per operation, and only when neither
@@ -62,7 +63,7 @@ struct kvb_store_info {
 	bool ready;
 };
 
-/* GPU memory that values are to be read into. */
+/* GPU memory that values are to be read into, and stored from. */
 struct kvb_reach {
 	int fd;			/* the region's descriptor, of /dev/gkv */
 	void *addr;		/* where it is mapped; page aligned, writable */
@@ -70,6 +71,7 @@ struct kvb_reach {
 	const char *what;	/* for texts */
 	const char *function;	/* whose memory it is: "0000:03:00.0 bar 2" */
 	const _Atomic bool *stop;	/* nobody waits for the answer: begin no more transfers */
+	bool *fetch;		/* set to whether the devices can read it, too: struct kvb_store_ops */
 };
 
 /* Takes what a store has to say about itself, by name; see struct kvb_store_ops. */
@@ -125,6 +127,17 @@ struct kvb_store_ops {
 	void (*staged)(struct kvb_store *st, struct kvb_op *op);
 
 	/*
+	 * Can the value of a Store, mapped in op->segs, go to the devices from there? Sets
+	 * *@rest: bytes of op->data that the store needs for what the CPU must move, at most
+	 * @most. False: all of it is to be staged. Optional; asked when the store is the only
+	 * layer, for GPU memory that its devices were seen to read, if a checksum came with the
+	 * command. The Store then arrives with op->direct set. When the devices are done, and
+	 * before anything takes effect, the store calls kvb_op_direct_over().
+	 */
+	bool (*direct)(struct kvb_store *st, const struct kvb_op *op, uint32_t most,
+		       uint32_t *rest);
+
+	/*
 	 * The operation will be submitted here in a moment: bring what its look-up will touch
 	 * into the cache. Optional; bottom layer of sharded stores only.
 	 */
@@ -152,7 +165,8 @@ struct kvb_store_ops {
 	 * when that could not be found out. On a thread that does nothing else, several at a
 	 * time; may block for as long as a device does, but returns soon once @to->stop is
 	 * set. The memory is mapped until it returns, though it may be revoked. Optional: a
-	 * store without it moves its values by the CPU.
+	 * store without it moves its values by the CPU. Sets *@to->fetch where Stores may be
+	 * direct(); without that they go by the CPU, which is no failure.
 	 */
 	int (*reach)(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err);
 

@@ -289,6 +289,20 @@ static int open_one(struct loc_store *ls, struct loc_file *f, struct kvb_err *er
 	return ret ? ret : probe_direct(f, err);
 }
 
+/* What suits all of them; none if one of them is not direct. */
+static void common_alignment(struct loc_store *ls)
+{
+	ls->block = 0;
+	ls->mem_mask = 0;
+	for (unsigned int i = 0; i < ls->nfiles && ls->file[i].direct; i++) {
+		const struct loc_file *f = &ls->file[i];
+
+		if (f->lbs > ls->block)
+			ls->block = f->lbs;
+		ls->mem_mask |= f->mem_mask;
+	}
+}
+
 int loc_dev_open(struct loc_store *ls, const char *paths, struct kvb_err *err)
 {
 	char *copy = strdup(paths), *save = NULL, *p;
@@ -309,6 +323,8 @@ int loc_dev_open(struct loc_store *ls, const char *paths, struct kvb_err *err)
 		ret = f->path ? open_one(ls, f, err) : kvb_fail(err, ENOMEM, "out of memory");
 		ls->vcache |= f->vcache;
 	}
+	if (!ret)
+		common_alignment(ls);
 	free(copy);
 	if (!ret && !ls->nfiles)
 		ret = kvb_fail(err, EINVAL, "local.path: no file or device given");

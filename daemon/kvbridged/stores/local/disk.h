@@ -6,6 +6,7 @@
  *   blocks 1, 2          watermark, written in turn (only those of member 0 are used)
  *   table_off            header table: one slot per data unit
  *   data_off             data units
+ *   last block but one   scratch, for tries (reach.c); older sets may have no room for it
  *   last block           copy of the superblock
  *
  * docs/local-store.md says why.

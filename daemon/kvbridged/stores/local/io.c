@@ -18,19 +18,26 @@ struct loc_io *loc_io_idle(struct loc_op *lop)
  * The rest of a request over several segments: as one vector when none of it has come, and
  * otherwise segment by segment, since the vector is the operation's and stays as it is.
  */
-static void prep_read_segs(struct io_uring_sqe *sqe, struct loc_io *io, int fd)
+static void prep_segs(struct io_uring_sqe *sqe, struct loc_io *io, int fd, bool write)
 {
 	const struct iovec *v = io->lop->op->segs + io->seg;
 	uint32_t skip = io->got;
 
 	if (!skip) {
-		io_uring_prep_readv(sqe, fd, v, io->nsegs, io->off);
+		if (write)
+			io_uring_prep_writev(sqe, fd, v, io->nsegs, io->off);
+		else
+			io_uring_prep_readv(sqe, fd, v, io->nsegs, io->off);
 		return;
 	}
 	while (skip >= v->iov_len)
 		skip -= v++->iov_len;
-	io_uring_prep_read(sqe, fd, (char *)v->iov_base + skip, v->iov_len - skip,
-			   io->off + io->got);
+	if (write)
+		io_uring_prep_write(sqe, fd, (char *)v->iov_base + skip, v->iov_len - skip,
+				    io->off + io->got);
+	else
+		io_uring_prep_read(sqe, fd, (char *)v->iov_base + skip, v->iov_len - skip,
+				   io->off + io->got);
 }
 
 void loc_io_read(struct loc_io *io)
@@ -43,16 +50,20 @@ void loc_io_read(struct loc_io *io)
 		io_uring_prep_read(sqe, fd, (char *)io->buf + io->got, io->len - io->got,
 				   io->off + io->got);
 	else
-		prep_read_segs(sqe, io, fd);
+		prep_segs(sqe, io, fd, false);
 }
 
 void loc_io_write(struct loc_io *io)
 {
 	struct loc_shard *sh = io->lop->sh;
+	int fd = sh->ls->file[io->file].fd;
 	struct io_uring_sqe *sqe = kvb_io_get(sh->r, &io->io);
 
-	io_uring_prep_write(sqe, sh->ls->file[io->file].fd, (char *)io->buf + io->got,
-			    io->len - io->got, io->off + io->got);
+	if (io->buf)
+		io_uring_prep_write(sqe, fd, (char *)io->buf + io->got, io->len - io->got,
+				    io->off + io->got);
+	else
+		prep_segs(sqe, io, fd, true);
 	if (io->dsync)
 		sqe->rw_flags = RWF_DSYNC;
 }

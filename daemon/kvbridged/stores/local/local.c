@@ -134,6 +134,7 @@ static void store_free(struct loc_store *ls)
 	loc_dev_close(ls);
 	free(ls->fl.mark_buf);
 	free(ls->ids.v);
+	pthread_mutex_destroy(&ls->scratch);
 	free(ls);
 }
 
@@ -181,6 +182,7 @@ static int loc_open(struct kvb_store *st, const struct kvb_conf *conf, struct kv
 
 	if (!ls)
 		return kvb_fail(err, ENOMEM, "out of memory");
+	pthread_mutex_init(&ls->scratch, NULL);
 	ls->st = st;
 	ls->nshards = kvb_reactor_count();
 	ret = read_conf(ls, conf, &paths, err);
@@ -350,6 +352,7 @@ const struct kvb_store_ops kvb_local_ops = {
 	.stop = loc_stop,
 	.store = loc_store_op,
 	.staged = loc_staged,
+	.direct = loc_direct,
 	.retrieve = loc_retrieve_op,
 	.delete = loc_delete_op,
 	.exist = loc_exist,

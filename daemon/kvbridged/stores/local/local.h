@@ -11,13 +11,15 @@
  *
  * Files: dev.c (files, devices), super.c (format, superblocks), recover.c (open), ag.c
  * (free space), table.c (header table), flush.c (flush, watermark, what waits for them),
- * reclaim.c (superseded extents), mutate.c, write.c, retrieve.c, verify.c (checksum),
- * reach.c (GPU memory), list.c, btree.c (index).
+ * reclaim.c (superseded extents), mutate.c, write.c, direct.c (from GPU memory), retrieve.c,
+ * verify.c (checksum), segs.c (client memory), reach.c, ways.c (GPU memory), list.c, btree.c
+ * (index).
  */
 #ifndef KVB_LOCAL_H
 #define KVB_LOCAL_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/link.h"
@@ -242,6 +244,9 @@ struct loc_store {
 	unsigned int unit_shift;
 	uint32_t ag_units;
 	bool buffered, format, prefill, vcache;
+	uint32_t block;			/* largest logical block, bytes; 0: a file is not direct */
+	uint32_t mem_mask;		/* strictest alignment of memory, minus 1 */
+	pthread_mutex_t scratch;	/* whose block it is, on each member */
 	uint64_t size;			/* of each regular file, 0: as it is */
 	uint64_t lock_wait_ns;
 	uint64_t mark_interval_ns;
@@ -302,7 +307,7 @@ struct loc_io {
 	bool bounced;
 	bool dsync;		/* a write that is over only when it is durable */
 	void *buf;		/* memory, or the bounce buffer */
-	uint32_t seg, nsegs;	/* Retrieve: whole segments, when buf is NULL */
+	uint32_t seg, nsegs;	/* of client memory: whole segments, when buf is NULL */
 	uint32_t voff;		/* bounced: offset in the value of what is wanted */
 	uint32_t vlen;		/* bytes wanted */
 	struct loc_io *next;
@@ -349,11 +354,12 @@ struct loc_op {
 	struct loc_ext rd1;
 	const struct loc_extv *rdv;
 	struct loc_extv *rdv_copy;
+	uint32_t seg, seg_off;		/* client memory: where next_off is */
+	uint32_t gathered;		/* direct Store: bytes of op->data in use */
 
 	/* Retrieve. */
 	struct kvb_link rd_link;
 	uint64_t rd_no;
-	uint32_t seg, seg_off;		/* where next_off lands */
 	uint32_t io_max;		/* bytes of one request */
 	struct loc_io *copyq, **copyq_tail, *copying;
 	uint32_t vcrc, crc;
@@ -550,6 +556,29 @@ bool loc_io_over(struct loc_io *io, int *res, bool write);
 /* Where byte @voff of the operation's value is; contiguous for *@len bytes. */
 uint64_t loc_locate(struct loc_op *lop, uint32_t voff, uint32_t *file, uint64_t *len);
 uint16_t loc_status(int err, bool write);
+
+/* ---- segs.c ---- */
+
+/* May the file do direct I/O between @base and its byte @off? */
+bool loc_direct_ok(const struct loc_file *f, const void *base, uint64_t off);
+/* Step over @n bytes of client memory. */
+void loc_seg_advance(struct loc_op *lop, uint32_t n);
+/*
+ * Whole segments from the current one on, as long as each is direct and a multiple of the
+ * block, for @off of the file: at most @max bytes. Returns how many, and of segments *@n.
+ */
+uint32_t loc_plan_vector(struct loc_op *lop, const struct loc_file *f, uint64_t off, uint32_t max,
+			 uint32_t *n);
+
+/* ---- direct.c ---- */
+
+/* The store's direct(). */
+bool loc_direct(struct kvb_store *st, const struct kvb_op *op, uint32_t most, uint32_t *rest);
+/*
+ * Give @io, whose place on the disk is set, the next at most @n bytes of a direct Store and go on
+ * behind them.
+ */
+void loc_direct_next(struct loc_op *lop, struct loc_io *io, uint32_t n);
 
 /* ---- retrieve.c, verify.c ---- */
 

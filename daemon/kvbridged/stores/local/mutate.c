@@ -124,7 +124,8 @@ static bool wants_dsync(const struct loc_op *lop, uint32_t bytes)
 	const struct loc_shard *sh = lop->sh;
 
 	return is_sync(lop) && sh->ls->vcache && !sh->nstores && kvb_link_empty(&sh->waiters) &&
-	       kvb_now(sh->r) - sh->crowd_ns > CROWD_NS && bytes <= DSYNC_MAX && lop->nexts <= 1;
+	       kvb_now(sh->r) - sh->crowd_ns > CROWD_NS && bytes <= DSYNC_MAX && lop->nexts <= 1 &&
+	       !lop->op->direct;
 }
 
 /* ---- Finding units ---- */
@@ -313,17 +314,21 @@ static int olds_prepare(struct loc_op *lop, const struct loc_ent *e)
 	return 0;
 }
 
+static void store_head(struct loc_op *lop)
+{
+	lop->headed = true;
+	loc_seq_get(lop->sh, lop);
+	loc_write_headers(lop);
+}
+
 /* Write what can be written: the headers once all of the value is there. */
 static void store_write(struct loc_op *lop)
 {
 	loc_write_data(lop);
 	if (lop->op->staging)
 		return;
-	if (!lop->err && !lop->op->stage_status) {
-		lop->headed = true;
-		loc_seq_get(lop->sh, lop);
-		loc_write_headers(lop);
-	}
+	if (!lop->op->direct && !lop->err && !lop->op->stage_status)
+		store_head(lop);
 	loc_written(lop);
 }
 
@@ -331,6 +336,7 @@ static void store_go(struct loc_op *lop)
 {
 	struct loc_shard *sh = lop->sh;
 	struct loc_ent *e = loc_bt_find(&sh->index, &lop->key);
+	uint32_t grain;
 	bool ok;
 
 	/* It waited, and meanwhile its value failed to arrive. */
@@ -355,7 +361,8 @@ static void store_go(struct loc_op *lop)
 		return;
 	}
 	lop->vlen = lop->op->len;
-	lop->want = (lop->op->len + LOC_BLK - 1) & ~(uint32_t)(LOC_BLK - 1);
+	grain = lop->op->direct ? sh->ls->block : LOC_BLK;
+	lop->want = (lop->op->len + grain - 1) & ~(grain - 1);
 	lop->rdv = lop->extv;
 	lop->rd1 = lop->ext1;
 	lop->dsync = wants_dsync(lop, lop->want);
@@ -526,6 +533,23 @@ static void flush_waited(struct loc_shard *sh, struct loc_waiter *w, int res)
 	mutate_commit(lop);
 }
 
+/*
+ * A value that came by DMA has landed. Only now, when it is known to have been the client's to the
+ * end, may a header speak of it: zeroes stand in the place of memory that vanished.
+ */
+static bool store_landed(struct loc_op *lop)
+{
+	if (lop->err)
+		return false;
+	lop->op->stage_status = kvb_op_direct_over(lop->op);
+	if (lop->op->stage_status)
+		return false;
+	lop->pend = 1;
+	store_head(lop);
+	loc_written(lop);
+	return true;
+}
+
 void loc_written(struct loc_op *lop)
 {
 	if (--lop->pend)
@@ -533,6 +557,8 @@ void loc_written(struct loc_op *lop)
 	/* Everything that was to be written has been, or has failed. */
 	kvb_killpoint("local-landed");
 	if (lop->writing && !lop->headed) {
+		if (lop->op->direct && store_landed(lop))
+			return;
 		store_drop(lop);
 	} else if (lop->err) {
 		mutate_fail(lop);

@@ -2,8 +2,9 @@
 /*
  * Can the disks below the members do DMA to GPU memory? The module knows what the kernel believes.
  * DMA has been seen to "succeed" with wrong data, so a block whose content is known is read into
- * the memory's first page, with something else put there before, and put back after. Once for
- * each way (ways.c): the memory that a successor gets is in use.
+ * the memory's first page, with something else put there before, and put back after; and from
+ * there, for Stores, to a block that is nobody's. Once for each way (ways.c): the memory that a
+ * successor gets is in use.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -115,7 +116,67 @@ static bool stopped(const struct kvb_reach *to)
 	return atomic_load_explicit(to->stop, memory_order_relaxed);
 }
 
-static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kvb_err *err)
+/* Where a try may write: behind the units of a set that has room for it. 0: nowhere. */
+static uint64_t scratch_off(const struct loc_file *f, uint32_t unit)
+{
+	uint64_t off = f->sb.size - 2 * LOC_BLK;
+
+	return f->sb.data_off + f->sb.units * unit <= off ? off : 0;
+}
+
+/*
+ * The other way: the memory, which holds @want, is written to the disk by DMA. 0, or why Stores
+ * must not go that way.
+ */
+static int fetch(const struct loc_file *f, const struct kvb_reach *to, uint64_t off,
+		 const char *want, char *got, struct kvb_err *err)
+{
+	ssize_t n;
+	int rc;
+
+	/* Each bit must change. */
+	for (size_t i = 0; i < LOC_BLK; i++)
+		got[i] = ~want[i];
+	rc = loc_pwrite(f, got, LOC_BLK, off);
+	if (rc)
+		return kvb_fail(err, -rc, "%s: %s", f->path, strerror(-rc));
+	do
+		n = pwrite(f->fd, to->addr, LOC_BLK, (off_t)off);
+	while (n < 0 && errno == EINTR);
+	if (n != LOC_BLK)
+		return kvb_fail(err, EXDEV, "%s: a write of it to %s by DMA failed: %s", to->what,
+				f->path, n < 0 ? strerror(errno) : "short");
+	rc = loc_pread(f, got, LOC_BLK, off);
+	if (rc)
+		return kvb_fail(err, -rc, "%s: %s", f->path, strerror(-rc));
+	if (memcmp(got, want, LOC_BLK))
+		return kvb_fail(err, EXDEV, "%s: data written by DMA is not what it holds (%s)",
+				to->what, f->path);
+	return 0;
+}
+
+static bool may_fetch(struct loc_store *ls, const struct loc_file *f, const struct kvb_reach *to,
+		      const char *want, char *got)
+{
+	uint64_t off = scratch_off(f, ls->unit);
+	struct kvb_err why;
+	int rc;
+
+	if (!off || stopped(to)) {
+		kvb_log(KVB_LOG_INFO, "%s: no block to try Stores by DMA with: they go by the CPU", f->path);
+		return false;
+	}
+	pthread_mutex_lock(&ls->scratch);
+	rc = fetch(f, to, off, want, got, &why);
+	pthread_mutex_unlock(&ls->scratch);
+	if (rc)
+		kvb_log(KVB_LOG_WARN, "%s; Stores from it go by the CPU", why.text);
+	return !rc;
+}
+
+/* One transfer, and, if it arrived and *@from, one back: does that, too? */
+static int probe(struct loc_store *ls, const struct loc_file *f, const struct kvb_reach *to,
+		 bool *from, struct kvb_err *err)
 {
 	char *want, *got, *saved;
 	int rc = -EAGAIN;
@@ -134,6 +195,7 @@ static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kv
 		else
 			rc = transfer(f, to, want, got, err);
 	}
+	*from = !rc && *from && may_fetch(ls, f, to, want, got);
 	kvb_bar_write(to->addr, saved, LOC_BLK);
 	free(mem);
 	if (rc == -EAGAIN)
@@ -142,11 +204,15 @@ static int probe(const struct loc_file *f, const struct kvb_reach *to, struct kv
 	return rc;
 }
 
-/* What the kernel believes, and one transfer as long as none has arrived on that way. */
-static int reach_file(const struct kvb_ns *ns, const struct loc_file *f,
-		      const struct kvb_reach *to, struct kvb_err *err)
+/*
+ * What the kernel believes, and one transfer as long as none has arrived on that way. Clears
+ * *@from unless one was seen to arrive on the way back.
+ */
+static int reach_file(struct loc_store *ls, const struct loc_file *f, const struct kvb_reach *to,
+		      bool *from, struct kvb_err *err)
 {
-	char way[2 * PATH_MAX];
+	const struct kvb_ns *ns = ls->st->ns;
+	char way[2 * PATH_MAX] = "", back[sizeof(way) + sizeof(", back")];
 	bool named;
 	dev_t disk;
 	int rc;
@@ -155,19 +221,27 @@ static int reach_file(const struct kvb_ns *ns, const struct loc_file *f,
 	if (rc)
 		return rc;
 	named = !loc_way(way, sizeof(way), to->function, disk);
-	if (named && loc_way_known(ns, way))
+	snprintf(back, sizeof(back), "%s, back", way);
+	if (named && loc_way_known(ns, way)) {
+		*from = *from && loc_way_known(ns, back);
 		return 0;
-	rc = probe(f, to, err);
-	if (!rc && named)
-		loc_way_learn(ns, way);
-	return rc;
+	}
+	rc = probe(ls, f, to, from, err);
+	if (rc || !named)
+		return rc;
+	if (*from)
+		loc_way_learn(ns, back);
+	loc_way_learn(ns, way);
+	return 0;
 }
 
 int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *err)
 {
 	struct loc_store *ls = st->priv;
+	bool from = ls->block && !st->ns->read_only;
 	int rc = 0;
 
+	*to->fetch = false;
 	for (unsigned int i = 0; i < ls->nfiles && !rc; i++) {
 		const struct loc_file *f = &ls->file[i];
 
@@ -176,7 +250,8 @@ int loc_reach(struct kvb_store *st, const struct kvb_reach *to, struct kvb_err *
 		/* Through the page cache: the CPU copies. */
 		if (!f->direct)
 			continue;
-		rc = reach_file(st->ns, f, to, err);
+		rc = reach_file(ls, f, to, &from, err);
 	}
+	*to->fetch = !rc && from;
 	return rc;
 }

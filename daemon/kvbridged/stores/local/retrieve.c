@@ -14,7 +14,6 @@
 #include "core/crc.h"
 #include "stores/local/local.h"
 
-#define MAX_SEGS 256u	/* of one vectored request */
 /* Bytes of a request when there is nothing else to do than to take the checksum meanwhile. */
 #define CHECKED_IO (256u << 10)
 #define CHECKED_BATCH 2u	/* and how many of those in one turn */
@@ -77,51 +76,12 @@ void loc_bounce_run(struct loc_shard *sh)
 
 /* ---- Planning ---- */
 
-static bool direct_ok(const struct loc_file *f, const void *base, uint64_t off)
-{
-	return !((uintptr_t)base & f->mem_mask) && !(off & (f->lbs - 1));
-}
-
-/* Step over @n bytes of the destination. */
-static void seg_advance(struct loc_op *lop, uint32_t n)
-{
-	const struct kvb_op *op = lop->op;
-
-	lop->next_off += n;
-	lop->seg_off += n;
-	while (lop->seg < op->nsegs && lop->seg_off >= op->segs[lop->seg].iov_len)
-		lop->seg_off -= op->segs[lop->seg++].iov_len;
-}
-
-/*
- * Whole segments from the current one on, as long as each is direct and a multiple of the
- * block. Returns the bytes, and how many segments in *@n.
- */
-static uint32_t plan_vector(struct loc_op *lop, const struct loc_file *f, uint64_t off,
-			    uint32_t max, uint32_t *n)
-{
-	const struct kvb_op *op = lop->op;
-	uint32_t len = 0;
-
-	*n = 0;
-	while (lop->seg + *n < op->nsegs && *n < MAX_SEGS) {
-		const struct iovec *v = &op->segs[lop->seg + *n];
-
-		if (!v->iov_base || !direct_ok(f, v->iov_base, off + len) ||
-		    (v->iov_len & (f->lbs - 1)) || v->iov_len > max - len)
-			break;
-		len += v->iov_len;
-		++*n;
-	}
-	return len;
-}
-
 /* How much of the current segment must bounce before direct reads are possible again. */
 static uint32_t plan_bounce(const struct loc_file *f, const char *base, uint64_t off, uint32_t len)
 {
 	uint32_t skip = -off & (f->lbs - 1);
 
-	if (skip && skip < len && len - skip >= f->lbs && direct_ok(f, base + skip, off + skip))
+	if (skip && skip < len && len - skip >= f->lbs && loc_direct_ok(f, base + skip, off + skip))
 		return skip;
 	return len;
 }
@@ -182,22 +142,22 @@ static bool rd_one(struct loc_op *lop, struct loc_io *io)
 		avail = lop->io_max;
 	len = v->iov_len - lop->seg_off < avail ? v->iov_len - lop->seg_off : avail;
 	if (!v->iov_base) {		/* bit bucket */
-		seg_advance(lop, len);
+		loc_seg_advance(lop, len);
 		return true;
 	}
 	base = (char *)v->iov_base + lop->seg_off;
-	if (!direct_ok(f, base, off) || len < f->lbs) {
+	if (!loc_direct_ok(f, base, off) || len < f->lbs) {
 		len = plan_bounce(f, base, off, len);
 		if (len > LOC_BOUNCE / 2)
 			len = LOC_BOUNCE / 2;
 		if (!rd_bounce(lop, io, off, len))
 			return false;
-		seg_advance(lop, len);
+		loc_seg_advance(lop, len);
 		return true;
 	}
 	io->off = off;
 	if (!lop->seg_off && len == v->iov_len && len < avail) {
-		io->len = plan_vector(lop, f, off, avail, &n);
+		io->len = loc_plan_vector(lop, f, off, avail, &n);
 		if (n > 1) {
 			io->seg = lop->seg;
 			io->nsegs = n;
@@ -210,7 +170,7 @@ static bool rd_one(struct loc_op *lop, struct loc_io *io)
 	io->voff = lop->next_off;
 	len = io->len;
 	rd_issue(lop, io);
-	seg_advance(lop, len);
+	loc_seg_advance(lop, len);
 	return true;
 }
 

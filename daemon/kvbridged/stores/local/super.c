@@ -231,7 +231,7 @@ static bool is_blank(struct loc_file *f, void *buf, int *ret)
 
 static int geometry(struct loc_store *ls, struct loc_file *f, uint32_t index, struct kvb_err *err)
 {
-	uint64_t room = f->size - 4 * LOC_BLK, units;
+	uint64_t room = f->size - 5 * LOC_BLK, units;
 	struct loc_super *sb = &f->sb;
 
 	units = room / (ls->unit + sizeof(struct loc_slot));
@@ -240,7 +240,7 @@ static int geometry(struct loc_store *ls, struct loc_file *f, uint32_t index, st
 
 		/* Data begin on a unit, so that extents lie well on the device. */
 		data = (data + ls->unit - 1) & ~(uint64_t)(ls->unit - 1);
-		if (units && data + units * ls->unit + LOC_BLK > f->size)
+		if (units && data + units * ls->unit + 2 * LOC_BLK > f->size)
 			continue;
 		*sb = (struct loc_super){
 			.magic = LOC_SB_MAGIC, .version = LOC_VERSION, .index = index,

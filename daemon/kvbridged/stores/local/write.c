@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a Store or Delete writes: the value, as far as it has been staged, and the headers
- * beside the last of it. Until the headers are on their way nothing on disk speaks of the
+ * beside the last of it, or behind one that comes by DMA from client memory. Until the headers are on their way nothing on disk speaks of the
  * units: a Store whose value fails to arrive just gives them back.
  */
 #include <string.h>
@@ -62,9 +62,13 @@ void loc_write_data(struct loc_op *lop)
 		io->dsync = lop->dsync;
 		io->io.done = data_done;
 		io->file = file;
-		io->buf = (char *)lop->op->data + lop->next_off;
-		io->len = n;
-		lop->next_off += n;
+		if (lop->op->direct) {
+			loc_direct_next(lop, io, n);
+		} else {
+			io->buf = (char *)lop->op->data + lop->next_off;
+			io->len = n;
+			lop->next_off += n;
+		}
 		lop->pend++;
 		if (!lop->sh->ls->file[file].direct)
 			atomic_fetch_add_explicit(&lop->sh->ls->buffered_ios, 1,
