@@ -109,6 +109,8 @@ static void make(struct options *o, struct mine *m, struct bus_queue *q)
 	struct gkv_mem *vram = NULL, *mem = NULL;
 	int ret;
 
+	if (o->csum)
+		qo.flags |= GKV_QP_CSUM;
 	if (o->killer.command && killer_start(&o->killer))
 		die(EX_FAILED, "%s: %m", o->killer.command);
 	m->g = open_session(o);

@@ -49,6 +49,7 @@ static const char help[] =
 	"  -m, --mode N          memory mode, 0x0 to 0xf: what lies in VRAM (0)\n"
 	"      --dmabuf FD       what lies in VRAM lies in the dma-buf of this open descriptor\n"
 	"      --prp             describe values with PRPs instead of SGLs\n"
+	"      --csum            checksums travel with values, computed and verified by lanes\n"
 	"      --offset BYTES    values begin so far behind whole pages (0)\n"
 	"      --may-stop        a queue pair that the daemon stops, or whose memory goes, is no error\n"
 	"      --offer           make the queue pair for another gkv-gpusim, which has this\n"
@@ -117,7 +118,10 @@ static void check(const struct options *o)
 		die(EX_BADUSE, "--offset %u: PRPs need a multiple of 4", o->work.offset);
 }
 
-enum { OPT_STALLS = 256, OPT_EVERY, OPT_DMABUF, OPT_PRP, OPT_OFFSET, OPT_MAY_STOP, OPT_OFFER, OPT_ATTACH, OPT_BUS };
+enum {
+	OPT_STALLS = 256, OPT_EVERY, OPT_DMABUF, OPT_PRP, OPT_CSUM, OPT_OFFSET, OPT_MAY_STOP,
+	OPT_OFFER, OPT_ATTACH, OPT_BUS,
+};
 
 void options_parse(struct options *o, int argc, char **argv)
 {
@@ -141,6 +145,7 @@ void options_parse(struct options *o, int argc, char **argv)
 		{ "mode", required_argument, NULL, 'm' },
 		{ "dmabuf", required_argument, NULL, OPT_DMABUF },
 		{ "prp", no_argument, NULL, OPT_PRP },
+		{ "csum", no_argument, NULL, OPT_CSUM },
 		{ "offset", required_argument, NULL, OPT_OFFSET },
 		{ "may-stop", no_argument, NULL, OPT_MAY_STOP },
 		{ "offer", no_argument, NULL, OPT_OFFER },
@@ -211,6 +216,9 @@ void options_parse(struct options *o, int argc, char **argv)
 			break;
 		case OPT_PRP:
 			w->prp = true;
+			break;
+		case OPT_CSUM:
+			o->csum = true;
 			break;
 		case OPT_OFFSET:
 			w->offset = (uint32_t)number("offset", optarg, 0, WORK_PAGE - 1);

@@ -14,6 +14,7 @@ struct options {
 	uint32_t depth;
 	uint32_t mode;			/* GKV_MODE_* */
 	int dmabuf;			/* memory of VRAM is this dma-buf; -1: it is allocated */
+	bool csum;
 	bool offer;
 	uint64_t attach;		/* to what is described there; 0: to nothing */
 	struct bus_file files[BUS_FILES_MAX];

@@ -121,6 +121,12 @@ static const char *const step_names[NSTEPS] = {
 	"store", "retrieve", "exist", "list", "delete", "retrieve of a deleted key",
 };
 
+/* This lane alone. */
+static uint64_t self(void)
+{
+	return (uint64_t)1 << gkvd_lane();
+}
+
 /* Where @c's value is, with PRPs if they are asked for. */
 static struct gkv_dev_cmd placed(struct work *w, struct gkv_dev_cmd c, uint32_t key,
 				 const uint8_t *at)
@@ -136,14 +142,17 @@ static struct gkv_dev_cmd placed(struct work *w, struct gkv_dev_cmd c, uint32_t 
 static struct gkv_dev_cmd command(struct work *w, enum step step, uint32_t key, uint32_t round)
 {
 	uint64_t lo = key_lo(w, key), hi = key_hi(w, round);
+	struct gkv_dev_cmd c;
 	uint8_t *at;
 
 	switch (step) {
 	case STORE:
 		at = out(w, key);
 		fill(w, at, key, round);
-		return placed(w, gkv_dev_store(w->nsid, lo, hi, 16, iova(w, at),
-					       length(w, key, round)), key, at);
+		c = gkv_dev_store(w->nsid, lo, hi, 16, iova(w, at), length(w, key, round));
+		if (w->q->flags & GKV_DEV_CSUM)
+			c.crc = gkv_dev_crc32c(w->q, self(), at, c.len);
+		return placed(w, c, key, at);
 	case LIST:
 		at = list(w, key);
 		return placed(w, gkv_dev_list(w->nsid, lo, hi, 16, iova(w, at), LIST_BYTES), key,
@@ -214,6 +223,9 @@ static bool check(struct work *w, enum step step, uint32_t key, uint32_t round,
 			 r->status);
 	else if (step == RETRIEVE && (r->len != len || !same(w, in(w, key), key, round)))
 		sim_fail("retrieve of key %u, round %u: not the value stored", key, round);
+	else if (step == RETRIEVE && w->q->flags & GKV_DEV_CSUM &&
+		 gkv_dev_verify(w->q, self(), in(w, key), w->value, r) != 1)
+		sim_fail("retrieve of key %u, round %u: no checksum of the value", key, round);
 	else if (step == LIST && !listed(w, key, round))
 		sim_fail("list from key %u, round %u: not there", key, round);
 	count(step == STORE ? &w->stores : step == EXIST ? &w->exists : step == LIST ? &w->lists :
