@@ -55,9 +55,10 @@ def served(daemon):
     return daemon.gkvctl("status")["counters"]["posted"]
 
 
-def through_a_restart(daemon, mode, namespace, kills=3):
+def through_a_restart(daemon, mode, namespace, kills=3,
+                      shape="-w 2 -l 8 -r 1000000 -v 20000"):
     """The daemon is killed and started again under the GPU, which notices only delay."""
-    offer = Offer(daemon, mode, namespace, "-w 2 -l 8 -r 1000000 -v 20000")
+    offer = Offer(daemon, mode, namespace, shape)
     guest.ask("start gpu", *offer.arguments())
     for _ in range(kills):
         gkvtest.wait_for(lambda: served(daemon) > 200, 20, "the GPU is served")
