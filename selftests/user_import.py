@@ -11,7 +11,8 @@ from ctypes import byref, c_void_p, sizeof
 import gkvtest
 import gpu
 import guest
-from exporter import BDF, LENGTH, PLAIN, REVERSED, SYSTEM, address, exporter
+from exporter import (BDF, FAIL_ATTACH, LENGTH, PLAIN, REVERSED, SYSTEM, address,
+                      exporter)
 from gkvlib import (Comp, LIB, MODE_CQ, MODE_DATA, MODE_DB, MODE_SQ, PLACE_GONE, PLACE_VRAM, QpOpts,
                     QpPart, RETRIEVE, STOPPED_MEMORY, STORE, Session, ok, place)
 
@@ -120,6 +121,20 @@ def a_buffer_in_system_memory():
             gkvtest.check(b"system memory" in LIB.gkv_error(), LIB.gkv_error())
         os.close(dmabuf)
         gkvtest.equal(s.store(b"k", b"value"), 0)
+
+
+@gkvtest.named("F43, F62: a GPU that does no peer-to-peer: the client is told, host memory works")
+def a_driver_without_peer_to_peer():
+    with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon, Session(daemon) as s:
+        dmabuf, memory = driver.make(PLAIN, fail=FAIL_ATTACH), c_void_p()
+        for provider in (0, driver.provider):
+            code = LIB.gkv_mem_import(s.handle, dmabuf, 0, 0, provider, 0, byref(memory))
+            text = LIB.gkv_error().decode()
+            gkvtest.equal(code, -5, "the driver's own error, EIO")
+            gkvtest.check("does not let" in text and "error -5" in text, text)
+        os.close(dmabuf)
+        gkvtest.equal(s.store(b"k", b"value"), 0)
+        gkvtest.equal(s.retrieve(b"k"), (b"value", 5))
 
 
 @gkvtest.test

@@ -3,6 +3,7 @@
 """Values go through kvbridged in all sixteen memory modes; those that belong in VRAM go straight
 there from the disk, and the host finds them nowhere in the guest's RAM."""
 import ctypes
+import os
 from ctypes import byref
 
 import gkvtest
@@ -115,6 +116,32 @@ def what_nobody_else_verifies_goes_through_host_memory_and_is_counted():
             gkvtest.equal(s.status(RETRIEVE, b"verified", 1 << 20), 0, "Retrieve")
             guest.ask("vram-has", seed, at, 1 << 20)
             gkvtest.equal(guest.bounced(daemon), 1 << 20, "bytes counted")
+
+
+@gkvtest.named("F44, F45: each queue pair tells how its values went: with nothing in between")
+def each_way_is_told():
+    guest.need_vram()
+    # Neither does the daemon have the device for itself, nor does anybody hand it through.
+    gkvtest.check(not os.path.exists("/dev/vfio"), "there is no vfio in this machine")
+    blocks, tail = 1 << 20, 100
+    with gkvtest.Daemon(guest.CONFIG) as daemon, \
+            Session(daemon, namespace="raw", length=LENGTH, mode=MODE_DATA) as vram, \
+            Session(daemon, namespace="raw", length=LENGTH, mode=0) as host:
+        seed = next(seeds)
+        guest.ask("vram-fill", seed, guest.vram_offset(vram.mem), blocks + tail)
+        gkvtest.equal(vram.status(STORE, b"way", blocks + tail), 0, "Store")
+        for session, times in ((vram, 1), (host, 2)):
+            for _ in range(times):
+                gkvtest.equal(session.status(RETRIEVE, b"way", blocks + tail), 0, "Retrieve")
+        told = {one["qps"][0]["mode"]: one for one in daemon.gkvctl("sessions") if one["qps"]}
+        for mode, place, times in ((MODE_DATA, "vram", 1), (0, "host", 2)):
+            queue, region = told[mode]["qps"][0], told[mode]["regions"][0]
+            gkvtest.equal(queue["placement"]["data"], place, "where values must be")
+            gkvtest.check(region["placement"].startswith(place), region["placement"])
+            gkvtest.equal({name: queue["counters"][name + "_bytes"] for name in
+                           ("retrieve", "direct", "tail", "copy", "bounce")},
+                          {"retrieve": times * (blocks + tail), "direct": times * blocks,
+                           "tail": times * tail, "copy": 0, "bounce": 0}, f"mode {mode:#x}")
 
 
 @gkvtest.test

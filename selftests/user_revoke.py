@@ -14,7 +14,7 @@ from ctypes import byref, c_void_p
 
 import gkvtest
 import guest
-from gkvlib import Comp, LIB, MODE_DATA, RETRIEVE, STORE, Session
+from gkvlib import Cmd, Comp, LIB, MODE_DATA, RETRIEVE, STORE, Session, ok
 
 MEMORY = 1 << 20
 VALUE = 256 << 10
@@ -128,6 +128,36 @@ def a_region_is_revoked_under_load():
         gkvtest.equal(told["again"], "well", "the same queue pair with other memory")
         unharmed(*others)
         nothing_is_left(daemon)
+
+
+@gkvtest.named("F108: a queue pair is reset under DMA, which has ended when that returns")
+def a_queue_pair_is_reset_under_dma():
+    guest.need_vram()
+    # The end of the last value is what comes last.
+    count, piece, end = 24, 4 << 20, 65536
+    with gkvtest.Daemon(guest.CONFIG) as daemon, \
+            Session(daemon, namespace="raw", length=count * piece, mode=MODE_DATA) as s:
+        at = guest.vram_offset(s.mem)
+        last = at + count * piece - end
+        guest.ask("vram-fill", 0x4e5e70, at, count * piece)
+        for i in range(count):
+            gkvtest.equal(s.status(STORE, b"reset%d" % i, piece, i * piece), 0, f"Store {i}")
+        for poison in (0x4e5e71, 0x4e5e72):
+            guest.ask("vram-fill", poison + 0x100, at, count * piece)
+            ok(LIB.gkv_submit(s.qp, (Cmd * count)(*(
+                s.cmd(RETRIEVE, b"reset%d" % i, piece, i * piece) for i in range(count))), count))
+            # In the middle of it: some have ended, the others have not.
+            gkvtest.equal(LIB.gkv_wait(s.qp, byref(Comp()), 1, 60 * 10**9), 1, "completions")
+            gkvtest.check(LIB.gkv_qp_outstanding(s.qp) > 0, "values that are on their way")
+            ok(LIB.gkv_qp_reset(s.qp))
+            guest.ask("vram-fill", poison, last, end)
+            guest.ask("start watch", last, end)
+            time.sleep(1)
+            guest.ask("stop watch")
+            guest.ask("vram-has", poison, last, end)
+        guest.retrieve(s, b"reset0", at, piece, piece, 0x4e5e70, 0x4e5e73)
+        queue = [one for one in daemon.gkvctl("sessions") if one["pid"] == os.getpid()][0]["qps"][0]
+        gkvtest.equal((queue["state"], queue["outstanding"]), ("running", 0), "the queue pair")
 
 
 @gkvtest.test

@@ -12,6 +12,7 @@ import guest
 ADD, DEL = 0xb902, 0xb903
 MAKE, REVOKE = 0xc028ba00, 0xba02
 PLAIN, REVERSED, SYSTEM = 0, 1, 3
+FAIL_ATTACH = 1
 BDF = os.environ.get("GKV_VRAM2_BDF")
 SPAN = 16 << 20
 LENGTH = 4 << 20
@@ -40,8 +41,8 @@ class Exporter:
         fcntl.ioctl(self.gkv, ADD, data)
         self.provider = struct.unpack_from("=I", data, 24)[0]
 
-    def make(self, layout, offset=0, length=LENGTH):
-        data = bytearray(struct.pack("=QQ4IiI", offset, length, layout, 65536, 0,
+    def make(self, layout, offset=0, length=LENGTH, fail=0):
+        data = bytearray(struct.pack("=QQ4IiI", offset, length, layout, 65536, fail,
                                      os.O_RDWR | os.O_CLOEXEC, -1, 0))
         fcntl.ioctl(self.fd, MAKE, data)
         return struct.unpack_from("=i", data, 32)[0]
