@@ -228,7 +228,11 @@ struct gkv_qp_part {
 	uint64_t offset;		/* bytes: whole pages, of doorbells a multiple of 8 */
 };
 
-#define GKV_QP_CSUM	0x1u	/* crc32c travels with every value */
+/*
+ * crc32c travels with every value. Of one in VRAM a disk may fetch the bytes by itself: a Store with
+ * a wrong checksum then succeeds, and a Retrieve of it fails.
+ */
+#define GKV_QP_CSUM	0x1u
 #define GKV_QP_PRP	0x2u	/* describe buffers with PRPs instead of SGLs */
 #define GKV_QP_POLLED	0x4u	/* never write the eventfd: act as a GPU does */
 
