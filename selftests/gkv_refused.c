@@ -64,6 +64,7 @@ TEST(a_bar_of_one_mib_is_refused_with_the_reason)
 	close(gkv);
 }
 
+/* F42: the option that is missing is named. */
 TEST(without_p2pdma_binding_names_it)
 {
 	const char *bdf = getenv("GKV_VRAM_BDF");

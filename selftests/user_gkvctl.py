@@ -136,7 +136,7 @@ def reported():
 
 # ---- Status and settings --------------------------------------------------------------------------
 
-@gkvtest.test
+@gkvtest.named("F42, F52: status is what the kernel says, with the option that is missing")
 def status_is_what_the_kernel_says():
     told = gkvctl("module")
     equal((told["module"], told["state"], told["error"]), ("gkvdrv", "live", None), "state")
@@ -247,7 +247,7 @@ def unloading_names_who_uses_it_and_loading_works_again():
     check("loaded from /lib/modules/" in gkvctl("module", "load", output="text"), "text")
 
 
-@gkvtest.test
+@gkvtest.named("F51: files that the kernel cannot load are explained")
 def files_that_the_kernel_cannot_load_are_explained():
     release = os.uname().release
     other = "9" + release[1:]
@@ -402,7 +402,7 @@ def parts_in_vram_are_where_the_bar_is():
     check("No such process" in refused("region", "--pid", 4000000), gkvctl.error)
 
 
-@gkvtest.test
+@gkvtest.named("F56: a disk is probed before anything uses it")
 def a_disk_is_probed():
     disk = os.environ["GKV_DISK"]
     check("no block device" in refused("region", "--probe", "/dev/null"), gkvctl.error)
@@ -428,7 +428,7 @@ def a_disk_is_probed():
             os.close(fd)
 
 
-@gkvtest.test
+@gkvtest.named("F35, F44: the daemon tells where each part of its sessions is")
 def the_daemon_tells_of_its_sessions():
     with Carveout() as provider, gkvtest.Daemon() as daemon:
         with gkvlib.Session(daemon, mode=0xf, provider=provider["id"]):

@@ -2,8 +2,8 @@
 /*
  * Memory that parts of a queue pair lie in goes while the queue is busy: its exporter takes it
  * back, or its provider is unbound. The client is told and goes on with a queue elsewhere; other
- * clients notice nothing; kvbridged lives; and nothing lands in the memory any more: the host has
- * filled it and looks at it from outside.
+ * clients notice nothing; kvbridged, which looks at the queue all the time, lives (F57); and nothing
+ * lands in the memory any more: the host has filled it and looks at it from outside.
  */
 #include <sched.h>
 #include <setjmp.h>

@@ -49,7 +49,7 @@ def region_of_another():
     return fds[0]
 
 
-@gkvtest.test
+@gkvtest.named("F48: a region of another process serves as memory, whatever translates")
 def a_region_of_another_process_serves_as_memory():
     guest.need_vram()
     fd = region_of_another()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gkv-timeout: 120 */
 /*
- * The fence: direct I/O of a killed daemon lands seconds later. Its successor answers only
+ * F106, the fence: direct I/O of a killed daemon lands seconds later. Its successor answers only
  * when the last of it has, and from then on nothing lands in client memory or in extents
  * that were given to somebody else.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gkv-timeout: 200 */
 /*
- * The daemon kills itself at each labelled point of a command's life, is started again,
+ * F83: the daemon kills itself at each labelled point of a command's life, is started again,
  * and every client carries on: one completion for each command, every acknowledged value
  * whole, nothing half visible, each mutation done once.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gkv-timeout: 240 */
 /*
- * kill -9 of the daemon at random moments under a load of every command, on a disk that is
+ * F106: kill -9 of the daemon at random moments under a load of every command, on a disk that is
  * throttled so that direct I/O of the dead process lands late. GKV_LONG: 120 kills.
  */
 #include <stdio.h>

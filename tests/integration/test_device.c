@@ -342,7 +342,7 @@ static void test_lost(struct world *w)
 	rig_kill(&w->rig);
 	/* Killed before it answered, or after. */
 	gkv_dev_wait(w->q, t, 0, &r);
-	tap_ok(r.end == GKV_DEV_LOST || r.end == GKV_DEV_DONE, "a wait ends with the daemon");
+	tap_ok(r.end == GKV_DEV_LOST || r.end == GKV_DEV_DONE, "F16: a wait ends with the daemon");
 	t = gkv_dev_submit(w->q, &get);
 	tap_ok(gkv_dev_wait(w->q, t, 0, &r) == GKV_DEV_LOST, "so does the next");
 	tap_ok(gkv_qp_reset(w->qp) < 0 && gkv_qp_device(w->qp, &d) < 0,

@@ -375,6 +375,7 @@ static void test_lists(struct hostile *h)
 	put_desc(&r, 255 * 16, IOVA, 4096, GKV_SGL_SEGMENT);
 	want_status(sgl_store(&r, &qp, IOVA, 4096, GKV_SGL_SEGMENT, big), GKV_SC_SGL_COUNT,
 		    "empty blocks in a circle");
+	/* R6, R9: an address is in a region, or it is an error. */
 	want_status(sgl_store(&r, &qp, UINT64_MAX - 100, 4096, GKV_SGL_DATA_BLOCK, 4096),
 		    GKV_SC_SGL_LENGTH, "a block that wraps");
 	want_status(sgl_store(&r, &qp, IOVA + RAW_DATA_LEN - 100, 4096, GKV_SGL_DATA_BLOCK, 4096),

@@ -352,6 +352,7 @@ static void queue_on(uint32_t rt, const char *const calls[4])
 	assert_says(gkv_gpu_queue(gpu, wakes, NULL, &q), -EINVAL, "GKV_QP_POLLED");
 	assert_null(q);
 	assert_int_equal(stub->registered, 0);
+	/* F19: what the device cannot have mapped is refused at set-up. */
 	refuse_queue(gpu, qp, calls[0], "cannot register");
 	refuse_queue(gpu, qp, calls[1], "no address");
 	refuse_queue(gpu, qp, calls[2], "device memory for a queue");
