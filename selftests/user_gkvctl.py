@@ -470,7 +470,8 @@ def a_kernel_that_takes_signed_modules_only_is_told_apart():
 
 
 if ENFORCE:
-    gkvtest.test(a_kernel_that_takes_signed_modules_only_is_told_apart)
+    gkvtest.named("F51: a kernel that takes signed modules only is told apart")(
+        a_kernel_that_takes_signed_modules_only_is_told_apart)
     sys.argv.append("signed modules only")
 for function in filter(None, (VRAM, VRAM2)):
     unbind(function)

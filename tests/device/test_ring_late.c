@@ -105,7 +105,7 @@ static void test_full(void **state)
 	assert_true(timedout > 0 && full > 0);
 }
 
-/* F16, R14, R16: some commands are never answered: every lane ends all the same, the rest goes on. */
+/* F16, R14, R16: some commands are never answered: every lane ends all the same, others go on. */
 static void test_never(void **state)
 {
 	struct sim_conf sim = { .waves = 2, .lanes = 8, .lockstep = true };
