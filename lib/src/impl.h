@@ -149,6 +149,7 @@ struct gkv {
 
 	struct list_node qps;		/* gkv_qp.node */
 	struct gkv_qp **qp_by_id;	/* 1 to max_qps */
+	struct list_node db_pages;	/* of doorbells.c; under lock */
 
 	pthread_t keeper;
 	bool has_keeper;
@@ -245,6 +246,8 @@ struct gkv_qp {
 		size_t map_len;
 		uint64_t off;		/* where the part starts in @drv_fd */
 	} vram[GKVDRV_PARTS];
+	struct db_page *db_page;	/* where its doorbells have a place, or NULL; under lock */
+	uint32_t db_slot;
 	struct gkv_qp_stats stats;
 };
 
@@ -306,6 +309,12 @@ int gkvi_qp_memory(struct gkv *g, struct gkv_qp *qp, const struct gkv_qp_opts *o
 int gkvi_qp_doorbells(struct gkv_qp *qp);
 bool gkvi_qp_gone(const struct gkv_qp *qp);
 void gkvi_qp_unmap(struct gkv_qp *qp);
+
+/* doorbells.c */
+bool gkvi_db_shares(const struct gkv_qp *qp);
+int gkvi_db_take(struct gkv_qp *qp, int drv, uint32_t id, uint32_t skip, struct gkvdrv_part *part,
+		 bool *fresh, uint32_t *reason);
+void gkvi_db_put(struct gkv_qp *qp);
 
 /* gkvdrv.c */
 int gkvi_drv_open(uint64_t caps);

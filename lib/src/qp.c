@@ -130,6 +130,9 @@ void gkvi_wake(struct gkv_qp *qp)
 static void qp_free(struct gkv_qp *qp)
 {
 	gkvi_qp_unmap(qp);
+	pthread_mutex_lock(&qp->g->lock);
+	gkvi_db_put(qp);
+	pthread_mutex_unlock(&qp->g->lock);
 	if (qp->efd >= 0)
 		close(qp->efd);
 	free(qp->slots);

@@ -213,48 +213,91 @@ static int want_part(const struct gkv_qp *qp, uint32_t i, const struct gkv_qp_pa
 	return 0;
 }
 
-static int create_with(int drv, uint32_t id, void *arg, uint32_t *reason)
+/*
+ * How many free places for doorbells are tried: one that was given back is taken until the daemon
+ * has closed its descriptor.
+ */
+#define DB_TRIES	8u
+
+/* What is asked of the module, and then what it gave. */
+struct making {
+	struct gkv_qp *qp;
+	struct gkvdrv_qp a;
+	bool share_db;		/* doorbells have a place in a page of the session's */
+};
+
+static int create_once(struct making *m, int drv, uint32_t id, uint32_t *reason,
+		       const struct gkvdrv_part *db)
 {
-	struct gkvdrv_qp *want = arg, a = *want;
+	struct gkvdrv_qp a = m->a;
 	int ret;
 
+	if (db)
+		a.parts[GKVDRV_DB] = *db;
 	for (uint32_t i = 0; i < GKVDRV_PARTS; i++)
 		if ((a.mode & (1u << i)) && a.parts[i].region < 0)
 			a.parts[i].provider = id;
 	ret = gkvi_drv_call(drv, GKVDRV_QP_CREATE, &a, sizeof(a), "cannot make a queue pair");
 	*reason = a.head.reason;
 	if (!ret)
-		*want = a;
+		m->a = a;
 	return ret;
+}
+
+static int create_with(int drv, uint32_t id, void *arg, uint32_t *reason)
+{
+	struct making *m = arg;
+	uint32_t skip = 0;
+
+	if (!m->share_db)
+		return create_once(m, drv, id, reason, NULL);
+	for (;;) {
+		struct gkvdrv_part db = { .region = -1 };
+		bool fresh;
+		int ret;
+
+		ret = gkvi_db_take(m->qp, drv, id, skip, &db, &fresh, reason);
+		if (ret)
+			return ret;
+		ret = create_once(m, drv, id, reason, &db);
+		if (!ret)
+			return 0;
+		gkvi_db_put(m->qp);
+		/* Other parts may be the reason: in a page of its own it is not the doorbells. */
+		if (fresh || (*reason != GKVDRV_WHY_OVERLAP && *reason != GKVDRV_WHY_REVOKED))
+			return ret;
+		skip = skip + 1 < DB_TRIES ? skip + 1 : UINT32_MAX;
+	}
 }
 
 /* Have the module make what lies in VRAM. Its descriptor is the queue pair's. */
 static int make_parts(struct gkv_qp *qp, const struct gkv_qp_opts *o, struct gkvdrv_qp *a)
 {
 	const struct gkv_qp_part *where[GKVDRV_PARTS] = { &o->sq, &o->cq, &o->db };
+	struct making m = { .qp = qp, .a = { .depth = qp->depth, .mode = qp->mode,
+					     .dstrd = qp->dstrd } };
 	uint32_t reason, allocate = 0;
 	int drv, ret;
 
-	a->depth = qp->depth;
-	a->mode = qp->mode;
-	a->dstrd = qp->dstrd;
 	for (uint32_t i = 0; i < GKVDRV_PARTS; i++) {
-		ret = want_part(qp, i, where[i], &a->parts[i]);
+		ret = want_part(qp, i, where[i], &m.a.parts[i]);
 		if (ret)
 			return ret;
-		if ((qp->mode & (1u << i)) && a->parts[i].region < 0)
+		if ((qp->mode & (1u << i)) && m.a.parts[i].region < 0)
 			allocate |= 1u << i;
 	}
 	if (!(qp->mode & VRAM_PARTS))
 		return 0;
+	m.share_db = allocate & GKV_MODE_DB && gkvi_db_shares(qp);
 	drv = gkvi_drv_open(GKVDRV_CAP_VRAM);
 	if (drv < 0)
 		return drv;
 	if (allocate)
-		ret = gkvi_each_provider(drv, o->provider, false, create_with, a);
+		ret = gkvi_each_provider(drv, o->provider, false, create_with, &m);
 	else
-		ret = create_with(drv, 0, a, &reason);
+		ret = create_with(drv, 0, &m, &reason);
 	close(drv);
+	*a = m.a;
 	if (!ret)
 		qp->drv_fd = a->fd;
 	return ret;

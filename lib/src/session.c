@@ -246,6 +246,7 @@ int gkv_connect(struct gkv **out, const char *path, uint32_t max_qps, uint32_t f
 	g->next_region = 1;
 	list_init(&g->mems);
 	list_init(&g->qps);
+	list_init(&g->db_pages);
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->mem_lock, NULL);
 	pthread_condattr_init(&attr);

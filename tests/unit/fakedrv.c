@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "fakedrv.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +25,23 @@ struct obj {
 	bool is_qp, gone;
 	uint32_t mode, provider[GKVDRV_PARTS];
 	uint64_t len[GKVDRV_PARTS];
+	/* A queue pair's doorbells in a region: from what page on, in its descriptor and there. */
+	struct obj *region;
+	uint64_t db_page, region_page;
+};
+
+/* A mapping of such doorbells. */
+struct view {
+	void *at;			/* NULL: unused */
+	size_t len;
+	struct obj *qp;
 };
 
 struct fakedrv fakedrv;
 static struct obj objs[FAKEDRV_OBJS];
+static struct view views[2 * FAKEDRV_OBJS];
 static ino_t device;
+static atomic_bool started;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static ino_t inode(int fd)
@@ -171,6 +185,10 @@ static int qp_create(struct gkvdrv_qp *a)
 			ret = ask(&a->head, p->provider, true);
 		if (ret)
 			return ret;
+		if (in && fakedrv.overlaps) {
+			fakedrv.overlaps--;
+			return refuse(&a->head, EBUSY, GKVDRV_WHY_OVERLAP, "in a queue pair");
+		}
 		p->len = part_len(a, i);
 		p->map_offset = at;
 		at += (in_page + p->len + PAGE - 1) / PAGE * PAGE;
@@ -183,9 +201,27 @@ static int qp_create(struct gkvdrv_qp *a)
 
 		o->provider[i] = in ? in->provider[0] : a->parts[i].provider;
 		o->len[i] = a->parts[i].len;
+		if (in && i == GKVDRV_DB) {
+			char zero[PAGE] = { 0 };
+
+			MUST(a->parts[i].len <= PAGE);
+			MUST(pwrite(in->fd, zero, a->parts[i].len, (off_t)a->parts[i].offset) ==
+			     (ssize_t)a->parts[i].len);
+			o->region = in;
+			o->db_page = a->parts[i].map_offset / PAGE;
+			o->region_page = a->parts[i].offset / PAGE;
+		}
 	}
 	fakedrv.qp = *a;
 	return 0;
+}
+
+/* That of no other page. */
+static uint64_t page_id(const struct obj *o, uint32_t part)
+{
+	if (part == GKVDRV_DB && o->region)
+		return o->region->ino << 20 | (o->region_page + 1);
+	return o->ino << 20 | (0x80000 + part);
 }
 
 static int report(struct obj *o, struct gkvdrv_report *a)
@@ -202,6 +238,7 @@ static int report(struct obj *o, struct gkvdrv_report *a)
 	a->domain = 1;
 	a->bdf = 0x0300 + a->provider;
 	a->bar = 2;
+	a->page_id = page_id(o, a->part);
 	return 0;
 }
 
@@ -209,8 +246,10 @@ static int alloc(struct gkvdrv_alloc *a)
 {
 	int ret = a->len % PAGE ? -EINVAL : ask(&a->head, a->provider, true);
 
-	if (!ret)
+	if (!ret) {
 		a->fd = region(a->len, a->provider);
+		fakedrv.regions++;
+	}
 	return ret;
 }
 
@@ -261,6 +300,75 @@ int ioctl(int fd, unsigned long cmd, ...)
 	return -1;
 }
 
+/* ---- Mappings ---- */
+
+/* ThreadSanitizer calls mmap() and munmap() before it is there itself; later it must know of them. */
+#define EARLY __attribute__((no_sanitize("thread")))
+
+static void *(*next_mmap)(void *addr, size_t len, int prot, int flags, int fd, off_t off);
+static int (*next_munmap)(void *addr, size_t len);
+
+EARLY static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	if (next_mmap)
+		return next_mmap(addr, len, prot, flags, fd, off);
+	return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
+}
+
+EARLY static int unmap(void *addr, size_t len)
+{
+	return next_munmap ? next_munmap(addr, len) : (int)syscall(SYS_munmap, addr, len);
+}
+
+static struct view *view_new(void)
+{
+	for (unsigned int i = 0; i < 2 * FAKEDRV_OBJS; i++)
+		if (!views[i].at)
+			return &views[i];
+	MUST(!"room for a mapping");
+	return NULL;
+}
+
+EARLY void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	struct obj *o;
+	void *p;
+
+	/* Handlers of signals come here as well. */
+	if (fd < 0 || !started)
+		return map(addr, len, prot, flags, fd, off);
+	pthread_mutex_lock(&lock);
+	o = find(fd);
+	if (o && o->region && !o->gone && (uint64_t)off / PAGE >= o->db_page) {
+		off_t to = (off_t)((o->region_page - o->db_page) * PAGE);
+		struct view *v = view_new();
+
+		p = map(addr, len, prot, flags, o->region->fd, off + to);
+		if (p != MAP_FAILED)
+			*v = (struct view){ p, len, o };
+	} else {
+		p = map(addr, len, prot, flags, fd, off);
+	}
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+EARLY int munmap(void *addr, size_t len)
+{
+	uintptr_t start = (uintptr_t)addr;
+	int ret;
+
+	if (!started)
+		return unmap(addr, len);
+	pthread_mutex_lock(&lock);
+	for (unsigned int i = 0; i < 2 * FAKEDRV_OBJS; i++)
+		if ((uintptr_t)views[i].at >= start && (uintptr_t)views[i].at < start + len)
+			views[i].at = NULL;
+	ret = unmap(addr, len);
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
 /* ---- For the test ---- */
 
 void fakedrv_init(void)
@@ -278,15 +386,21 @@ void fakedrv_init(void)
 	MUST(fd >= 0);
 	device = inode(fd);
 	close(fd);
+	next_mmap = (void *(*)(void *, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
+	next_munmap = (int (*)(void *, size_t))dlsym(RTLD_NEXT, "munmap");
+	MUST(next_mmap && next_munmap);
+	started = true;
 	MUST(!setenv("GKV_DEVICE", fakedrv.path, 1));
 }
 
 void fakedrv_fini(void)
 {
+	started = false;
 	for (int i = 0; i < FAKEDRV_OBJS; i++)
 		if (objs[i].ino)
 			close(objs[i].fd);
 	memset(objs, 0, sizeof(objs));
+	memset(views, 0, sizeof(views));
 	device = 0;
 	unlink(fakedrv.path);
 	rmdir(fakedrv.dir);
@@ -300,8 +414,18 @@ void fakedrv_provider(unsigned int i, uint32_t id, uint32_t kind)
 
 static void take_away(struct obj *o)
 {
+	if (o->gone)
+		return;
 	o->gone = true;
 	MUST(!ftruncate(o->fd, 0));
+	/* Nothing of the file is there any more. */
+	for (unsigned int i = 0; i < 2 * FAKEDRV_OBJS; i++)
+		if (views[i].at && views[i].qp == o)
+			MUST(map(views[i].at, views[i].len, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_FIXED, o->fd, 0) == views[i].at);
+	for (int i = 0; i < FAKEDRV_OBJS; i++)
+		if (objs[i].ino && objs[i].region == o)
+			take_away(&objs[i]);
 }
 
 void fakedrv_revoke(int fd)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel module, played by the test: a program that includes this has ioctl() replaced.
- * Regions and queue pairs are memfds, and revocation cuts them to nothing: an access is
- * SIGBUS then and a system call fails, as with the module's.
+ * The kernel module, played by the test: a program that includes this has ioctl(), mmap() and
+ * munmap() replaced. Regions and queue pairs are memfds, and revocation cuts them to nothing: an
+ * access is SIGBUS then and a system call fails, as with the module's. Doorbells in a region are
+ * that region's memory, and go with the queue pair as well.
  */
 #ifndef TESTS_FAKEDRV_H
 #define TESTS_FAKEDRV_H
@@ -15,7 +16,7 @@
 #include <gkv/queue.h>
 
 #define FAKEDRV_PROVIDERS	4
-#define FAKEDRV_OBJS		64
+#define FAKEDRV_OBJS		256
 
 struct fakedrv_provider {
 	uint32_t id, kind;		/* GKVDRV_CARVEOUT, GKVDRV_FOREIGN */
@@ -35,6 +36,8 @@ struct fakedrv {
 	struct gkvdrv_import import;	/* last import, as asked for */
 	uint64_t dmabuf_len;
 	unsigned int opened;		/* descriptors of the device that were used */
+	unsigned int overlaps;		/* so many times a place in a region is taken already */
+	unsigned int regions;		/* allocated */
 };
 
 extern struct fakedrv fakedrv;
@@ -43,7 +46,7 @@ extern struct fakedrv fakedrv;
 void fakedrv_init(void);
 void fakedrv_fini(void);
 void fakedrv_provider(unsigned int i, uint32_t id, uint32_t kind);
-/* Take the memory of a region or queue pair away; those in a region are not followed. */
+/* Take the memory of a region or queue pair away; with a region, that of doorbells in it. */
 void fakedrv_revoke(int fd);
 void fakedrv_revoke_all_qps(void);
 /* Is it one of the module's descriptors? */

@@ -9,6 +9,30 @@
 #include "fakedrv.h"
 #include "lib_rig.h"
 
+#define assert_says(call, err, text) do {					\
+	assert_int_equal(call, err);						\
+	if (!strstr(gkv_error(), text))						\
+		fail_msg("'%s' does not say '%s'", gkv_error(), text);		\
+} while (0)
+
+static inline void assert_place(const struct gkv_place *p, uint32_t where, uint32_t provider)
+{
+	assert_int_equal(p->where, where);
+	assert_int_equal(p->provider, provider);
+	assert_int_equal(p->domain, provider ? 1 : 0);
+	assert_int_equal(p->bdf, provider ? 0x0300 + provider : 0);
+	assert_int_equal(p->bar, provider ? 2 : 0);
+}
+
+static inline struct gkv_mem *vram(size_t len)
+{
+	struct gkv_mem *mem;
+
+	if (gkv_mem_alloc_vram(g, 0, len, &mem))
+		fail_msg("%s", gkv_error());
+	return mem;
+}
+
 static inline int setup_vram(void **state)
 {
 	(void)state;
