@@ -299,13 +299,14 @@ $(foreach t,$(UNIT_SRC:%.c=%), \
 	$(eval $(BUILD)/$(t): $(patsubst %,$(BUILD)/obj/tests/unit/%.o,$(call helpers,$(t)))))
 
 # This one sees each access to rings and GPU memory: with those parts of the daemon built for it.
-TRACED	:= $(patsubst %,$(BUILD)/obj/traced/daemon/kvbridged/core/%.o,bar copy dptr post qp reactor recover)
+TRACED	:= $(patsubst %,$(BUILD)/obj/traced/daemon/kvbridged/core/%.o,bar copy dbline dptr post qp \
+			reactor recover)
 $(TRACED): CFLAGS_this := -DKVB_TRACE_ACCESS
 $(TRACED): $(BUILD)/obj/traced/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(compile)
-$(patsubst %,$(BUILD)/tests/unit/test_%,accesses direct): $(TRACED)
+$(patsubst %,$(BUILD)/tests/unit/test_%,accesses dbline direct): $(TRACED)
 
 $(UNIT_PROGS) $(OTHER_PROGS): $(BUILD)/%: $(BUILD)/obj/%.o $(LIBTEST_A) $(LIBKVB_A) $(LIBGKV_A)
 	@mkdir -p $(@D)

@@ -185,7 +185,7 @@ static bool wants_vram(const struct kvb_memreq *q)
 	return is_part(q->use) && q->mode & bits[q->use];
 }
 
-static int check_gkv(const struct kvb_memreq *q, enum kvb_gkvfd kind, struct kvb_place *at,
+static int check_gkv(struct kvb_clientmem *m, const struct kvb_memreq *q, enum kvb_gkvfd kind,
 		     struct kvb_err *err)
 {
 	const char *is = kind == KVB_GKVFD_QP ? "queue pair" : "region";
@@ -221,7 +221,9 @@ static int check_gkv(const struct kvb_memreq *q, enum kvb_gkvfd kind, struct kvb
 				(unsigned long long)(q->offset + q->len), is,
 				(unsigned long long)p.start,
 				(unsigned long long)(p.start + p.pages));
-	*at = p.at;
+	m->at = p.at;
+	/* A part has one number; of a page further on it says nothing. */
+	m->page_id = q->offset == p.start ? p.page_id : 0;
 	return 0;
 }
 
@@ -244,7 +246,7 @@ static int check_fd(struct kvb_clientmem *m, const struct kvb_memreq *q, uint64_
 	if (kind == KVB_GKVFD_NOT)
 		return kvb_fail(err, EINVAL, "%s: descriptor is not a memfd%s", q->what,
 				q->use == KVB_MEM_OWN ? "" : ", nor of /dev/gkv");
-	rc = check_gkv(q, kind, &m->at, err);
+	rc = check_gkv(m, q, kind, err);
 	if (rc)
 		return rc;
 	if (nfds >= max_fds)

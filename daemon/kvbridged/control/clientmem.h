@@ -44,6 +44,7 @@ struct kvb_clientmem {
 	void *guard;		/* entry of the handler's table */
 	_Atomic bool *dead;
 	struct kvb_place at;
+	uint64_t page_id;	/* of the module's: the number of its first page; 0: not known */
 	int fd;			/* of the module's, a copy to see its end by; else -1 */
 };
 

@@ -65,6 +65,7 @@ int kvb_gkvfd_part(int fd, uint32_t part, const char *what, struct kvb_gkvpart *
 		.start = start,
 		.pages = r.nr_pages * PAGE,
 		.len = r.len,
+		.page_id = r.page_id,
 	};
 	return 0;
 }

@@ -28,6 +28,7 @@ struct kvb_gkvpart {
 	uint64_t start;		/* offset of its first page */
 	uint64_t pages;		/* bytes of its pages */
 	uint64_t len;		/* bytes of its own */
+	uint64_t page_id;	/* the module's number of its first page; 0: it tells none */
 };
 
 /*

@@ -204,6 +204,8 @@ static void qp_fill(struct kvb_session *s, struct kvb_session_qp *q,
 	qp->dead[0] = &q->ring_dead;
 	qp->dead[1] = &s->db_dead;
 	qp->dead[2] = &q->rec_dead;
+	qp->session = s->id;
+	qp->db_page = m->mode & GKV_MODE_DB ? q->db.m.page_id : 0;
 	qp->regions = s->set;
 	qp->flow = (uint8_t)(s->id % KVB_FLOWS);
 	qp->env.nn = s->srv->nn;

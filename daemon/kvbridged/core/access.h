@@ -3,8 +3,8 @@
  * Every access to memory shared with a client's rings goes through here: single,
  * ordered, of a stated width.
  *
- * In host RAM: plain loads and stores with acquire and release order. Entries in BAR memory
- * have accessors of their own; a doorbell is read in the same way wherever it is.
+ * In host RAM: plain loads and stores with acquire and release order. Entries and doorbells in
+ * BAR memory have accessors of their own (core/bar.h, core/dbline.h).
  */
 #ifndef KVB_ACCESS_H
 #define KVB_ACCESS_H

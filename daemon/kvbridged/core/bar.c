@@ -73,6 +73,21 @@ void kvb_bar_read_sqe(struct gkv_sqe *dst, const void *src)
 		load_words((char *)dst, src, sizeof(*dst));
 }
 
+unsigned int kvb_bar_line(void)
+{
+	return have_stream_loads() ? KVB_BAR_LINE_MAX : sizeof(uint64_t);
+}
+
+void kvb_bar_read_line(void *dst, const void *src)
+{
+	kvb_bar_acquire();
+	if (have_stream_loads())
+		load_lines(dst, src, KVB_BAR_LINE_MAX);
+	else
+		load_words(dst, src, sizeof(uint64_t));
+	kvb_bar_acquire();
+}
+
 static inline size_t at_most(size_t a, size_t b)
 {
 	return a < b ? a : b;

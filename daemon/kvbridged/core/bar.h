@@ -51,6 +51,16 @@ static inline void kvb_bar_acquire(void)
 /* Copy an SQE, 64 aligned bytes. After kvb_bar_acquire(). */
 void kvb_bar_read_sqe(struct gkv_sqe *dst, const void *src);
 
+/* How many bytes one load brings: a line, or where there are no loads so wide, a word of 8. */
+#define KVB_BAR_LINE_MAX 64u
+unsigned int kvb_bar_line(void);
+
+/*
+ * Load the line at @src, kvb_bar_line() bytes at a multiple of that. It is as new as this call at
+ * least, and what is loaded afterwards as new as the line.
+ */
+void kvb_bar_read_line(void *dst, const void *src);
+
 /* Copy @n bytes out of, or into, a BAR. What was written is flushed. */
 void kvb_bar_read(void *dst, const void *src, size_t n);
 void kvb_bar_write(void *dst, const void *src, size_t n);

@@ -132,8 +132,12 @@ static void op_run(struct kvb_op *op)
 /* Read the client's CQ head; returns false when it makes no sense. */
 static bool update_cq_head(struct kvb_qp *qp)
 {
-	uint32_t head = kvb_read_doorbell(qp->cq_db), read;
+	uint32_t head, read;
 
+	if (__builtin_expect(qp->mode & GKV_MODE_DB, 0))
+		head = kvb_db_read(&qp->db[1]);
+	else
+		head = kvb_read_doorbell(qp->cq_db);
 	if (head >= qp->depth)
 		return false;
 	read = head >= qp->cq_head ? head - qp->cq_head : head + qp->depth - qp->cq_head;
@@ -152,7 +156,7 @@ static uint32_t cq_room(struct kvb_qp *qp, uint32_t want)
 	if (qp->cq_used + qp->outstanding + want <= limit)
 		return want;
 	if (!update_cq_head(qp)) {
-		qp_error(qp, KVB_QP_BAD_CQ_HEAD);
+		qp_error(qp, kvb_qp_dead(qp) ? KVB_QP_MEMORY_GONE : KVB_QP_BAD_CQ_HEAD);
 		return 0;
 	}
 	if (qp->cq_used + qp->outstanding >= limit) {

@@ -13,6 +13,7 @@
 
 #include "core/access.h"
 #include "core/count.h"
+#include "core/dbline.h"
 #include "core/decode.h"
 #include "core/err.h"
 #include "core/op.h"
@@ -93,6 +94,10 @@ struct kvb_qp {
 	struct kvb_msg *drain;	/* answer when nothing is outstanding */
 	_Atomic bool *dead[3];	/* rings, doorbells, record: set when memory vanishes */
 	uint32_t slot;		/* place in the reactor's table */
+	/* Doorbells in VRAM. */
+	struct kvb_db db[2];	/* SQ tail, CQ head */
+	uint64_t session;	/* whose neighbours may share a line with it */
+	uint64_t db_page;	/* number of the page that the SQ tail is in; 0: not known */
 	struct kvb_qp_counters count;
 	_Atomic int error_reason;	/* enum kvb_qp_error */
 	struct kvb_qp *next;	/* session's list, control thread */
@@ -112,7 +117,8 @@ unsigned int kvb_qp_poll(struct kvb_qp *qp, unsigned int budget);
 
 /*
  * Read the doorbell: does it differ from what was fetched? The one access for each look at a
- * queue pair, since a doorbell in BAR memory takes a round trip over the bus.
+ * queue pair, since a doorbell in BAR memory takes a round trip over the bus; and then one for
+ * all doorbells of its line.
  */
 static inline bool kvb_qp_rung(struct kvb_qp *qp);
 
@@ -173,7 +179,10 @@ void kvb_qp_init_record(struct kvb_qp *qp);
 
 static inline bool kvb_qp_rung(struct kvb_qp *qp)
 {
-	qp->tail = kvb_read_doorbell(qp->sq_db);
+	if (__builtin_expect(qp->mode & GKV_MODE_DB, 0))
+		qp->tail = kvb_db_read(&qp->db[0]);
+	else
+		qp->tail = kvb_read_doorbell(qp->sq_db);
 	return qp->tail != qp->sq_head;
 }
 

@@ -265,6 +265,8 @@ int kvb_reactor_add_qp(struct kvb_reactor *r, struct kvb_qp *qp)
 		r->qps = qps;
 		r->cap = cap;
 	}
+	if (qp->mode & GKV_MODE_DB && kvb_db_join(r, qp))
+		return -ENOMEM;
 	qp->r = r;
 	qp->hot = false;
 	qp->active_ns = r->now;
@@ -282,6 +284,7 @@ void kvb_reactor_del_qp(struct kvb_reactor *r, struct kvb_qp *qp)
 		cool(r, qp);
 	if (!qp->host)
 		r->npolled--;
+	kvb_db_leave(qp);
 	swap_qps(r, qp->slot, --r->nqps);
 	if (r->cold_pos >= r->nqps)
 		r->cold_pos = r->nhot;
@@ -315,6 +318,7 @@ static unsigned int scan(struct kvb_reactor *r)
 {
 	unsigned int n, left, end, first = 0;
 
+	kvb_db_look(&r->dblines);
 	/* Begin elsewhere each time: what is scarce must not always go to the same. */
 	if (r->nhot)
 		first = r->hot_pos++ % r->nhot;
@@ -349,8 +353,9 @@ static unsigned int scan(struct kvb_reactor *r)
 
 /* ---- Sleeping ---- */
 
-static bool any_rung(const struct kvb_reactor *r)
+static bool any_rung(struct kvb_reactor *r)
 {
+	kvb_db_look(&r->dblines);
 	for (unsigned int i = 0; i < r->nqps; i++) {
 		struct kvb_qp *qp = r->qps[i];
 

@@ -10,6 +10,7 @@
 
 #include "core/buf.h"
 #include "core/count.h"
+#include "core/dbline.h"
 #include "core/mailbox.h"
 #include "core/qp.h"
 #include "core/reactor.h"
@@ -47,6 +48,7 @@ struct kvb_reactor {
 	unsigned int cold_pos;
 	uint64_t cold_round;		/* when the walk over the cold ones began */
 	unsigned int hot_pos;		/* where the next scan begins */
+	struct kvb_dblines dblines;	/* doorbells in VRAM */
 	unsigned int npolled;		/* queue pairs nobody wakes us for */
 	unsigned int nstalled;		/* ones whose client must first read completions */
 	unsigned int ndeadlines;	/* operations on the deadline lists */

@@ -57,8 +57,10 @@ void kvb_qp_init_record(struct kvb_qp *qp)
 	qp->drop = false;
 	qp->untold = false;
 	qp->error_reason = KVB_QP_OK;
-	if (qp->mode & GKV_MODE_DB)
+	if (qp->mode & GKV_MODE_DB) {
 		kvb_bar_flush();
+		kvb_db_forget(qp);
+	}
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
