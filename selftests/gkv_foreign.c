@@ -150,6 +150,9 @@ TEST_F(foreign, a_conflict_of_memory_types_is_named)
 
 		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", self->bdf, files[i]);
 		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0 && i == 0 && errno == ENOENT &&
+		    strcmp(getenv("GKV_KERNEL") ?: "", "newest"))
+			SKIP(return, "this kernel has no memory types (CONFIG_X86_PAT)");
 		ASSERT_GE(fd, 0);
 		at[i] = map_shared(fd, (4 + 4 * i) * MIB, 4 * MIB);
 		ASSERT_NE(MAP_FAILED, at[i]);

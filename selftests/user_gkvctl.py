@@ -314,7 +314,7 @@ def a_carve_out_is_listed_with_its_use():
     equal(gkvctl("provider"), [], "providers after unbinding")
 
 
-@gkvtest.test
+@gkvtest.named("F64: a foreign span is added and withdrawn; one of the whole BAR gets a warning")
 def a_foreign_span_is_added_and_withdrawn():
     if not has_vram():
         text = refused("provider", "add", "0000:00:00.0", 0, 0, "2m")
@@ -342,6 +342,15 @@ def a_foreign_span_is_added_and_withdrawn():
               f"provider {added['id']} withdrawn\n", "text")
         equal(gkvctl("provider"), [], "providers")
         check("(provider)" in refused("provider", "del", added["id"]), gkvctl.error)
+        check("note" not in added, f"of a slice nothing is to be said: {added}")
+        unbind(VRAM2)
+        bind(VRAM2, "gkv-exporter")
+        size = int(os.environ["GKV_VRAM2_SIZE"])
+        whole = gkvctl("provider", "add", VRAM2, BAR, 0, size)
+        check("whole BAR" in whole["note"] and "peermem" in whole["note"], whole)
+        gkvctl("provider", "del", whole["id"])
+        text = gkvctl("provider", "add", VRAM2, BAR, 0, size, output="text")
+        check("\nnote: this is the whole BAR" in text, text)
     finally:
         unbind(VRAM2)
         subprocess.run(["rmmod", "exporter"], check=True)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "drv.h"
@@ -110,16 +111,31 @@ static int list_run(struct ctl *c)
 	return EX_DONE;
 }
 
-static int done(const struct ctl *c, uint32_t id, const char *what)
+/* Is the span all of its BAR, which is a file in sysfs? */
+static bool is_whole_bar(const struct gkvdrv_provider *p)
+{
+	char path[128], bdf[DRV_BDF];
+	struct stat sb;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource%u",
+		 drv_bdf(p->domain, p->bdf, bdf), p->bar);
+	return !stat(path, &sb) && !p->offset && p->len == (uint64_t)sb.st_size;
+}
+
+/* @note: what should be known about it, or NULL. */
+static int done(const struct ctl *c, uint32_t id, const char *what, const char *note)
 {
 	struct json_object *doc = json_object_new_object();
 
 	add_int(doc, "id", id);
 	json_object_object_add(doc, "state", json_object_new_string(what));
+	if (note)
+		json_object_object_add(doc, "note", json_object_new_string(note));
 	if (c->json)
 		view_json(doc);
 	else if (!c->quiet)
-		printf("provider %u %s\n", id, what);
+		printf("provider %u %s\n%s%s%s", id, what, note ? "note: " : "", note ? note : "",
+		       note ? "\n" : "");
 	json_object_put(doc);
 	return EX_DONE;
 }
@@ -160,7 +176,10 @@ static int add_run(struct ctl *c, char **argv)
 	p.offset = offset;
 	p.len = len;
 	ret = command(c, GKVDRV_PROVIDER_ADD, &p);
-	return ret ? ret : done(c, p.id, "added");
+	/* Peer memory of RDMA may not take what has page descriptors. */
+	return ret ? ret : done(c, p.id, "added", is_whole_bar(&p) ?
+				"this is the whole BAR: RDMA's peer memory (nvidia_peermem and the "
+				"like) may refuse all of it; a slice leaves room for both" : NULL);
 }
 
 static int del_run(struct ctl *c, char **argv)
@@ -173,7 +192,7 @@ static int del_run(struct ctl *c, char **argv)
 		return ctl_usage(c, "\"%s\" is no identifier of a provider", argv[0]);
 	p.id = (uint32_t)id;
 	ret = command(c, GKVDRV_PROVIDER_DEL, &p);
-	return ret ? ret : done(c, p.id, "withdrawn");
+	return ret ? ret : done(c, p.id, "withdrawn", NULL);
 }
 
 static int provider_run(struct ctl *c, int argc, char **argv)
