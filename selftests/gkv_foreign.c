@@ -339,6 +339,7 @@ static int may_not(void *arg)
 	return 0;
 }
 
+/* R13 */
 TEST_F(foreign, is_for_the_administrator)
 {
 	int args[2] = { self->gkv, add(self, 4 * MIB, 8 * MIB) };

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A GPU outside the machine, with nothing but its memory, drives kvbridged's queues inside: in all
-sixteen memory modes it builds entries, rings, polls, and verifies the values it gets."""
+sixteen memory modes it builds entries, rings (F25: one doorbell for many commands, in VRAM too),
+polls, and verifies the values it gets."""
 import gkvtest
 import gpu
 import guest

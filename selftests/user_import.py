@@ -58,7 +58,7 @@ def values(session, memory, qp, times=80):
         gkvtest.equal(ctypes.string_at(session.addr, size + 64), value + b"\xA5" * 64, f"value {i}")
 
 
-@gkvtest.test
+@gkvtest.named("F47: memory of another driver, in one segment and in many, holds queues and values")
 def memory_of_another_driver_holds_queues_and_values():
     with exporter() as driver, gkvtest.Daemon(guest.CONFIG) as daemon:
         for layout in (PLAIN, REVERSED):

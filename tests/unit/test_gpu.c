@@ -380,7 +380,7 @@ static void queue_on(uint32_t rt, const char *const calls[4])
 	assert_int_equal(*q2->stopped, GKV_STOPPED_RECORD);
 	assert_false(q2->ctl->lost || q2->ctl->away);
 
-	/* After a reset, in the same place. */
+	/* F11: after a reset it is as new, in the same place. */
 	assert_int_equal(gkv_qp_reset(qp), 0);
 	assert_int_equal(gkv_gpu_queue(gpu, qp, NULL, &again), 0);
 	assert_ptr_equal(again, q);
