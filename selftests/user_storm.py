@@ -26,7 +26,8 @@ def shape(dice):
     """Lanes and values for 4 MiB of memory."""
     longest = 1 << dice.randrange(19)
     text = f"-w {dice.randint(1, 2)} -l {dice.randint(1, 3)} -d {dice.choice((2, 3, 16, 64))} " \
-           f"-v {dice.randint(1, longest)} -r 1000000 --may-stop{dice.choice(('', ' --csum'))}"
+           f"-v {dice.randint(1, longest)} -r 1000000 --may-stop{dice.choice(('', ' --csum'))}" \
+           f"{dice.choice(('', '', ' -b 1', ' -b 3'))}"
     if dice.random() < 0.5:
         return f"{text} --prp --offset {dice.randrange(0, 4096, 4)}"
     return f"{text} --offset {dice.choice((0, 512, dice.randrange(4096)))}"

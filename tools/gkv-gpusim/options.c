@@ -112,8 +112,6 @@ static void check(const struct options *o)
 		die(EX_BADUSE, "--attach and --bus: only together");
 	if (o->dmabuf >= 0 && !o->mode)
 		die(EX_BADUSE, "--dmabuf: the memory mode puts nothing into VRAM");
-	if (o->work.may_stop && o->work.batch)
-		die(EX_BADUSE, "--may-stop: only without --batch, whose lanes would wait for room");
 	if (o->work.prp && o->work.offset % 4)
 		die(EX_BADUSE, "--offset %u: PRPs need a multiple of 4", o->work.offset);
 }

@@ -260,10 +260,35 @@ static bool any(uint64_t mask, bool says)
 	return gkvd_ballot(mask, says);
 }
 
+/*
+ * No room: whether there will be, as one lane sees it. Else the rest of the batch, from @from on,
+ * has ended.
+ */
+static bool room_comes(struct work *w, uint64_t mask, struct batch *b, uint32_t from,
+		       struct gkvd_deadline *d, uint32_t turn)
+{
+	uint32_t end = 0, rank = gkvd_rank(mask);
+
+	if (!rank)
+		end = gkvd_expired(w->q, d, turn);
+	end = (uint32_t)gkvd_shfl(mask, end, gkvd_first(mask));
+	/* Of a run that has failed no lane waits for another. */
+	if (end == GKV_DEV_PENDING && !sim_failed()) {
+		gkvd_spin(turn);
+		return true;
+	}
+	for (uint32_t i = from; i < w->batch; i++) {
+		if (i % w->sim.lanes == rank)
+			b->results[i] = (struct gkv_dev_result){ .end = end };
+	}
+	return false;
+}
+
 static void batch_step(struct work *w, uint32_t wave, uint64_t mask, enum step step,
 		       uint32_t round)
 {
-	uint32_t first = wave * w->batch, n = w->batch, sent = 0, k;
+	struct gkvd_deadline d = gkvd_deadline(w->q, w->timeout_ns);
+	uint32_t first = wave * w->batch, n = w->batch, sent = 0, turn = 0, k;
 	uint32_t rank = gkvd_rank(mask), lanes = w->sim.lanes;
 	struct batch *b = &w->batches[wave];
 	bool again;
@@ -275,15 +300,18 @@ static void batch_step(struct work *w, uint32_t wave, uint64_t mask, enum step s
 		k = gkv_dev_submit_batch(w->q, mask, b->cmds + sent, n - sent, b->tokens + sent);
 		gkv_dev_wait_batch(w->q, mask, b->tokens + sent, k, w->timeout_ns,
 				   b->results + sent);
-		if (!k)
-			gkvd_spin(sent);
 		sent += k;
+		if (k)
+			d = gkvd_deadline(w->q, w->timeout_ns);
+		else if (!room_comes(w, mask, b, sent, &d, turn++))
+			break;
 	}
 	/* What has to be done again is done one by one. */
 	for (uint32_t i = rank; i < n; i += lanes) {
 		struct gkv_dev_result r = b->results[i];
 
-		for (again = check(w, step, first + i, round, &r); again && !sim_failed();
+		for (again = check(w, step, first + i, round, &r);
+		     again && !sim_failed() && !stopped(w);
 		     again = check(w, step, first + i, round, &r))
 			gkv_dev_exec(w->q, &b->cmds[i], w->timeout_ns, &r);
 	}
@@ -309,7 +337,7 @@ void work_kernel(void *arg, uint32_t id)
 	}
 	/* All lanes leave together, or those that stay would wait for the others. */
 	for (uint32_t i = 0; any(all, more(w, i)); i++) {
-		for (enum step step = STORE; step < NSTEPS; step++)
+		for (enum step step = STORE; step < NSTEPS && !any(all, stopped(w)); step++)
 			batch_step(w, id / lanes, all, step, i);
 	}
 }
