@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the daemon touches rings, doorbells and values, in all sixteen memory modes: entries once
- * and as wide as can be, completions in order, doorbells by nothing but loads, over the bus a line of
- * them for each look, nothing else. There each of these is a transfer. The daemon runs in this process, its accessors built
- * to tell of every access; the kernel module is played.
+ * and as wide as can be, completions in order, doorbells by nothing but loads, over the bus a
+ * line of them for each look, nothing else. There each of these is a transfer. The daemon runs
+ * in this process, its accessors built to tell of every access; the kernel module is played.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -78,13 +78,13 @@ unsigned int kvb_bar_line(void)
 	return have_stream_loads() ? KVB_BAR_LINE_MAX : sizeof(uint64_t);
 }
 
-void kvb_bar_read_line(void *dst, const void *src)
+void kvb_bar_read_line(void *dst, const void *src, unsigned int n)
 {
 	kvb_bar_acquire();
-	if (have_stream_loads())
-		load_lines(dst, src, KVB_BAR_LINE_MAX);
+	if (n == KVB_BAR_LINE_MAX)
+		load_lines(dst, src, n);
 	else
-		load_words(dst, src, sizeof(uint64_t));
+		load_words(dst, src, n);
 	kvb_bar_acquire();
 }
 

@@ -56,10 +56,10 @@ void kvb_bar_read_sqe(struct gkv_sqe *dst, const void *src);
 unsigned int kvb_bar_line(void);
 
 /*
- * Load the line at @src, kvb_bar_line() bytes at a multiple of that. It is as new as this call at
- * least, and what is loaded afterwards as new as the line.
+ * Load @n bytes at a multiple of @n, which is 8 or kvb_bar_line(). They are as new as this call at
+ * least, and what is loaded afterwards is as new as they are.
  */
-void kvb_bar_read_line(void *dst, const void *src);
+void kvb_bar_read_line(void *dst, const void *src, unsigned int n);
 
 /* Copy @n bytes out of, or into, a BAR. What was written is flushed. */
 void kvb_bar_read(void *dst, const void *src, size_t n);

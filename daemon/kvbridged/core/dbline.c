@@ -15,6 +15,7 @@ struct kvb_dbline {
 	uint64_t seen;				/* in which look; 0: it must be read */
 	struct kvb_dblines *of;
 	struct kvb_db *members;			/* never none */
+	unsigned int len;			/* bytes */
 	/* What makes it this line. Without a known page it is one queue pair's alone. */
 	uint64_t session, page;
 	unsigned int index;			/* of the page's lines */
@@ -70,7 +71,8 @@ static void drop(struct kvb_dbline *line)
 static int join(struct kvb_dblines *l, struct kvb_db *db, struct kvb_qp *qp, const char *at,
 		uint64_t page)
 {
-	unsigned int len = kvb_bar_line(), in_page = (unsigned int)((uintptr_t)at % PAGE);
+	/* Where nobody shares it, a word will do. */
+	unsigned int len = page ? kvb_bar_line() : 8, in_page = (unsigned int)((uintptr_t)at % PAGE);
 	struct kvb_dbline *line = NULL;
 
 	db->qp = qp;
@@ -84,6 +86,7 @@ static int join(struct kvb_dblines *l, struct kvb_db *db, struct kvb_qp *qp, con
 		line = make(l, qp->session, page, in_page / len);
 	if (!line)
 		return -ENOMEM;
+	line->len = len;
 	db->line = line;
 	db->next = line->members;
 	line->members = db;
@@ -141,7 +144,7 @@ static bool read_anew(struct kvb_dbline *line)
 	for (const struct kvb_db *db = line->members; db; db = db->next) {
 		if (kvb_qp_dead(db->qp))
 			continue;
-		kvb_bar_read_line(line->words, db->at);
+		kvb_bar_read_line(line->words, db->at, line->len);
 		if (__builtin_expect(kvb_qp_dead(db->qp), 0))
 			continue;
 		line->seen = line->of->look;
