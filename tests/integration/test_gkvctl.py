@@ -242,6 +242,8 @@ def reports_as_text_and_json():
         equal(len(status["reactors"]), 2, "reactors")
         spaces = daemon.gkvctl("namespaces")
         equal([one["name"] for one in spaces], ["main", "small", "frozen"], "namespaces")
+        local = next(one["store"] for one in spaces if "local" in one["stack"])
+        equal((local["io"], local["buffered_ios"], local["values_bad"]), ("direct", 0, 0), "its store")
         equal(spaces[0]["keys"], 1, "keys")
         check(spaces[0]["used"] >= 5000, "used space")
         equal(spaces[0]["value_max"], VALUE_MAX, "value_max")

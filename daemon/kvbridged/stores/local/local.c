@@ -342,6 +342,22 @@ static void loc_info(struct kvb_store *st, struct kvb_store_info *info)
 	};
 }
 
+static void loc_report(struct kvb_store *st, const struct kvb_report *to)
+{
+	struct loc_store *ls = st->priv;
+
+	to->text(to, "io", ls->buffered ? "buffered" : "direct");
+	to->number(to, "block", ls->block);
+	to->number(to, "buffered_ios", atomic_load(&ls->buffered_ios));
+	to->number(to, "table_writes", atomic_load(&ls->table_writes));
+	to->number(to, "flushes", atomic_load(&ls->flushes));
+	to->number(to, "values_bad", atomic_load(&ls->values_bad));
+	to->number(to, "headers_repaired", atomic_load(&ls->slots_repaired));
+	to->number(to, "headers_bad", atomic_load(&ls->slots_bad));
+	to->number(to, "headers_dropped", atomic_load(&ls->slots_dropped));
+	to->number(to, "set_aside", atomic_load(&ls->lost_units) << ls->unit_shift);
+}
+
 const struct kvb_store_ops kvb_local_ops = {
 	.name = "local",
 	.flags = KVB_STORE_SHARDED | KVB_STORE_VERIFIES,
@@ -362,4 +378,5 @@ const struct kvb_store_ops kvb_local_ops = {
 	.cancel = loc_cancel,
 	.reach = loc_reach,
 	.info = loc_info,
+	.report = loc_report,
 };
