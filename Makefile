@@ -424,9 +424,9 @@ demo:
 	@GKV_BUILD=$(BUILD) STORE=$(STORE) $(if $(VM),scripts/demo-vm.sh,scripts/demo.sh)
 
 bench:
-	@scripts/deps.sh build bench
+	@scripts/deps.sh build $(if $(VM),vm,bench)
 	+@$(MAKE) --no-print-directory $(JOBS) all
-	@GKV_BUILD=$(BUILD) scripts/bench.sh
+	@GKV_BUILD=$(BUILD) $(if $(VM),scripts/bench-vm.sh,scripts/bench.sh)
 
 INSTALL	?= install
 MANPAGES := $(wildcard docs/man/*.[1-8])
@@ -492,6 +492,7 @@ gkv $(VERSION)
     make check-debug        the same on a kernel with KASAN and lockdep, built first (10 minutes)
   make check-long         the same with long fuzzing (an hour each) and stress
   make bench              the performance tables, with fio and Valkey beside them
+    make bench VM=1         what each memory mode costs, in a virtual machine (as root)
   make deps               install the Debian packages for all of this (as another user: print how)
   make clean              remove $(BUILD)/
 

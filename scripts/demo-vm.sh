@@ -17,23 +17,10 @@ die()
 	exit 1
 }
 
-# step TEXT COMMAND...: says what it does; what the command prints is shown if it fails.
-step()
-{
-	local log start=$SECONDS
-
-	echo "   $1 ..."
-	log=$("${@:2}" 2>&1) || { tail -n 40 <<<"$log" >&2; die "failed: $1"; }
-	echo "   $1: $((SECONDS - start)) s"
-}
-
-[ "$(id -u)" -eq 0 ] || die "VM=1 needs root, to make the virtual machine's Debian (chroot, mmdebstrap)"
 echo "gkv demo: VRAM in a virtual machine"
 echo
 echo "0. The machine"
-step "Debian with the newest kernel (minutes, the first time)" "$vm/root.sh"
-step "the module gkvdrv for it" "$vm/module.sh" build newest "$out"
-step "kvbridged and its tools for it" "$vm/user.sh"
+"$vm/prepare.sh"
 mkdir -p "$GKV_BUILD/vm-out/demo"
 status=0
 "$vm/vm.py" run --kernel newest --topology switch --user --cluster --append init_on_free=1 \
