@@ -177,37 +177,55 @@ TEST_F(inflight, unbound_under_dma)
 	ASSERT_GT(vram_provider(self->gkv), self->provider);
 }
 
+/* The same with a buffer of the exporter's. */
+struct import {
+	const char *bdf;
+	int exporter, buf, fd;
+	char *at;
+	uint64_t begin;
+};
+
+static int start_import(FIXTURE_DATA(inflight) *self, struct import *im)
+{
+	int provider;
+
+	im->exporter = exporter_start(&im->bdf);
+	if (im->exporter < 0)
+		return im->exporter;
+	provider = provider_add(self->gkv, im->bdf, 2, 0, 16 * MIB);
+	if (provider < 0)
+		return provider;
+	im->buf = exporter_make(im->exporter, EXPORTER_PLAIN, 0, LEN);
+	im->fd = region_import(self->gkv, provider, im->buf, 0, 0);
+	if (im->fd < 0)
+		return im->fd;
+	im->at = map_shared(im->fd, 0, LEN);
+	if (im->at == MAP_FAILED)
+		return -errno;
+	im->begin = now_ms();
+	if (uring_submit(&self->ring, IORING_OP_READ, self->disk, im->at, LEN, 0))
+		return -EIO;
+	sleep_ms(150);
+	return 0;
+}
+
 /* The exporter gets its buffer back when the disk has done with it. */
 TEST_F(inflight, exporter_revokes_under_dma)
 {
-	const char *bdf;
-	int exporter, provider, buf, fd;
-	uint64_t begin;
-	char *at;
+	struct import im;
 
 	if (!getenv("GKV_VRAM2_BDF"))
 		SKIP(return, "this machine has no second VRAM device");
-	exporter = exporter_start(&bdf);
-	ASSERT_GE(exporter, 0);
-	provider = provider_add(self->gkv, bdf, 2, 0, 16 * MIB);
-	ASSERT_GT(provider, 0);
-	buf = exporter_make(exporter, EXPORTER_PLAIN, 0, LEN);
-	fd = region_import(self->gkv, provider, buf, 0, 0);
-	ASSERT_GE(fd, 0);
-	at = map_shared(fd, 0, LEN);
-	ASSERT_NE(MAP_FAILED, at);
-	begin = now_ms();
-	ASSERT_EQ(0, uring_submit(&self->ring, IORING_OP_READ, self->disk, at, LEN, 0));
-	sleep_ms(150);
+	ASSERT_EQ(0, start_import(self, &im));
 	ASSERT_TRUE(under_way(self));
-	ASSERT_EQ(0, ioctl(exporter, EXPORTER_REVOKE, buf));
+	ASSERT_EQ(0, ioctl(im.exporter, EXPORTER_REVOKE, im.buf));
 	EXPECT_EQ((int)LEN, uring_reap(&self->ring, false));
-	EXPECT_GT(now_ms() - begin, 500u);
-	EXPECT_FALSE(can_read(at));
-	munmap(at, LEN);
-	close(fd);
-	close(buf);
-	EXPECT_EQ(0, exporter_stop(exporter, bdf));
+	EXPECT_GT(now_ms() - im.begin, 500u);
+	EXPECT_FALSE(can_read(im.at));
+	munmap(im.at, LEN);
+	close(im.fd);
+	close(im.buf);
+	EXPECT_EQ(0, exporter_stop(im.exporter, im.bdf));
 }
 
 /*
@@ -216,40 +234,26 @@ TEST_F(inflight, exporter_revokes_under_dma)
  */
 TEST_F(inflight, unloaded_under_dma)
 {
-	int exporter, provider, buf, fd;
-	uint64_t begin;
-	const char *bdf;
-	char *at;
+	struct import im;
 
 	if (!getenv("GKV_VRAM2_BDF"))
 		SKIP(return, "this machine has no second VRAM device");
-	exporter = exporter_start(&bdf);
-	ASSERT_GE(exporter, 0);
-	provider = provider_add(self->gkv, bdf, 2, 0, 16 * MIB);
-	ASSERT_GT(provider, 0);
-	buf = exporter_make(exporter, EXPORTER_PLAIN, 0, LEN);
-	fd = region_import(self->gkv, provider, buf, 0, 0);
-	ASSERT_GE(fd, 0);
-	at = map_shared(fd, 0, LEN);
-	ASSERT_NE(MAP_FAILED, at);
-	begin = now_ms();
-	ASSERT_EQ(0, uring_submit(&self->ring, IORING_OP_READ, self->disk, at, LEN, 0));
-	sleep_ms(150);
-	munmap(at, LEN);
-	close(fd);
+	ASSERT_EQ(0, start_import(self, &im));
+	munmap(im.at, LEN);
+	close(im.fd);
 	munmap(self->at, LEN);
 	close(self->region);
 	close(self->filler);
 	close(self->gkv);
 	ASSERT_TRUE(under_way(self));
-	EXPECT_EQ(1u, exporter_state(exporter, buf).attached);
+	EXPECT_EQ(1u, exporter_state(im.exporter, im.buf).attached);
 	EXPECT_EQ(0, module_unload("gkvdrv"));
 	EXPECT_EQ((int)LEN, uring_reap(&self->ring, false));
-	EXPECT_GT(now_ms() - begin, 500u);
-	EXPECT_EQ(0u, exporter_state(exporter, buf).attached);
-	EXPECT_EQ(0u, exporter_state(exporter, buf).mapped);
-	close(buf);
-	EXPECT_EQ(0, exporter_stop(exporter, bdf));
+	EXPECT_GT(now_ms() - im.begin, 500u);
+	EXPECT_EQ(0u, exporter_state(im.exporter, im.buf).attached);
+	EXPECT_EQ(0u, exporter_state(im.exporter, im.buf).mapped);
+	close(im.buf);
+	EXPECT_EQ(0, exporter_stop(im.exporter, im.bdf));
 
 	/* For the end of the test. */
 	ASSERT_EQ(0, module_load("gkvdrv", NULL));
