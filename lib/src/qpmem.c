@@ -253,7 +253,7 @@ static int create_with(int drv, uint32_t id, void *arg, uint32_t *reason)
 		return create_once(m, drv, id, reason, NULL);
 	for (;;) {
 		struct gkvdrv_part db = { .region = -1 };
-		bool fresh;
+		bool fresh = false;
 		int ret;
 
 		ret = gkvi_db_take(m->qp, drv, id, skip, &db, &fresh, reason);
