@@ -12,6 +12,10 @@ BLOCK = 512
 # Bytes of a value, and where in the memory it begins.
 SHAPES = [(4096, 0), (512, 4096), (65536, 4096), (1 << 20, 0), ((1 << 20) + 512, 8192),
           (4 << 20, 4096), (4097, 0), (1000003, 4096), (70000, 512), (511, 0), (0, 0), (70001, 7)]
+# Where a command is when the daemon dies (tests/crash/test_killpoints finds them in the sources).
+POINTS = ["fetched", "record-before-fetched", "record-fetched", "record-handed", "local-landed",
+          "local-commit", "record-before-done", "record-done", "post-before-cqe", "post-after-cqe",
+          "post-free"]
 seeds = iter(range(0x76000001, 0x77000000))
 
 
@@ -112,6 +116,23 @@ def the_daemon_is_killed_while_disks_fetch():
     with gkvtest.Daemon(guest.CONFIG) as daemon:
         gpu.through_a_restart(daemon, 15, "raw", shape="-w 2 -l 4 -r 1000000 -v 200000 --csum")
         gkvtest.check(counted(daemon)[0] > 0, "some went by DMA")
+
+
+@gkvtest.test
+def the_daemon_dies_at_each_point_of_a_command():
+    guest.need_vram()
+    with gkvtest.Daemon(guest.CONFIG) as daemon:
+        offer = gpu.Offer(daemon, 15, "raw", "-w 2 -l 4 -r 1000000 -v 50000 --csum")
+        guest.ask("start gpu", *offer.arguments())
+        for point in POINTS:
+            gkvtest.wait_for(lambda: gpu.served(daemon) > 20, 20, "the GPU is served")
+            daemon.kill9()
+            daemon.spawn({"GKV_KILLPOINT": f"{point}:7"})
+            daemon.wait_killed()
+            daemon.start()
+        gkvtest.wait_for(lambda: gpu.served(daemon) > 20, 20, "the GPU is served")
+        guest.ask("stop gpu")
+        offer.end()
 
 
 gkvtest.main()
