@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# gkv-san: no a sanitizer's runtime cannot be loaded into python
 """What the local store needs of kernel and file system is found at start, not by its first command.
 
 A filter of system calls (seccomp) makes this kernel one that refuses it.

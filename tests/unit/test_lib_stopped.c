@@ -203,8 +203,8 @@ static void test_restart(void **state)
 	fake_stop(&fake);
 	fake_refuse(&fake, GKV_MSG_QP_ADD, EINVAL, "no");
 	fake.refuse[GKV_MSG_QP_ADD].times = 1;
-	fake_start(&fake);
 	assert_int_equal(gkv_wait(qp, c, 8, 20000 * MS), 0);	/* all was reported */
+	fake_start(&fake);
 	for (int i = 0; !gkv_reconnects(g) && i < 5000; i++)
 		usleep(1000);
 	assert_int_equal(gkv_poll(qp, c, 8), 1);
