@@ -123,27 +123,30 @@ static void run_probes(void)
 	}
 }
 
+static void note(_Atomic uint64_t *word, const struct kvb_ns *ns, bool set)
+{
+	uint64_t bit = UINT64_C(1) << ns->index;
+
+	if (set)
+		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+	else
+		atomic_fetch_and_explicit(word, ~bit, memory_order_relaxed);
+}
+
 static int judge(const struct kvb_probe *p, struct kvb_err *err)
 {
-	uint64_t bit = UINT64_C(1) << p->ns->index;
+	bool around = p->rc == -EXDEV && p->ns->allow_bounce;
 
 	if (atomic_load(&p->g->r.dead))
 		return kvb_fail(err, ENODEV, "%s was revoked", p->what);
-	if (p->rc == -EXDEV && p->ns->allow_bounce) {
+	if (p->rc && !around)
+		return kvb_fail(err, -p->rc, "namespace %s: %s", p->ns->name, p->why.text);
+	if (around)
 		kvb_log_client("unreachable regions", KVB_LOG_INFO,
 			       "namespace %s: %s; it is served through host memory", p->ns->name,
 			       p->why.text);
-		atomic_fetch_or_explicit(&p->g->r.bounce, bit, memory_order_relaxed);
-		atomic_fetch_and_explicit(&p->g->r.fetch, ~bit, memory_order_relaxed);
-		return 0;
-	}
-	if (p->rc)
-		return kvb_fail(err, -p->rc, "namespace %s: %s", p->ns->name, p->why.text);
-	atomic_fetch_and_explicit(&p->g->r.bounce, ~bit, memory_order_relaxed);
-	if (p->fetch)
-		atomic_fetch_or_explicit(&p->g->r.fetch, bit, memory_order_relaxed);
-	else
-		atomic_fetch_and_explicit(&p->g->r.fetch, ~bit, memory_order_relaxed);
+	note(&p->g->r.bounce, p->ns, around);
+	note(&p->g->r.fetch, p->ns, !around && p->fetch);
 	return 0;
 }
 

@@ -19,9 +19,7 @@ struct at {
 static void step(const struct kvb_op *op, struct at *at, uint32_t n)
 {
 	at->left -= n;
-	at->seg_off += n;
-	while (at->seg < op->nsegs && at->seg_off >= op->segs[at->seg].iov_len)
-		at->seg_off -= op->segs[at->seg++].iov_len;
+	loc_seg_step(op, &at->seg, &at->seg_off, n);
 }
 
 /* Is there a block that a device can fetch? On the disk, pieces begin where blocks do. */

@@ -561,7 +561,9 @@ uint16_t loc_status(int err, bool write);
 
 /* May the file do direct I/O between @base and its byte @off? */
 bool loc_direct_ok(const struct loc_file *f, const void *base, uint64_t off);
-/* Step over @n bytes of client memory. */
+/* Step over @n bytes of @op's segments, from byte *@off of segment *@seg on. */
+void loc_seg_step(const struct kvb_op *op, uint32_t *seg, uint32_t *off, uint32_t n);
+/* The same for where the next byte to request is. */
 void loc_seg_advance(struct loc_op *lop, uint32_t n);
 /*
  * Whole segments from the current one on, as long as each is direct and a multiple of the

@@ -90,15 +90,20 @@ static int ask(const struct loc_file *f, const struct kvb_reach *to, dev_t *disk
 	return rc;
 }
 
+/* What is put where @want is to arrive: each bit must change. */
+static void invert(char *to, const char *want)
+{
+	for (size_t i = 0; i < LOC_BLK; i++)
+		to[i] = ~want[i];
+}
+
 /* Read the block at 0 to the memory. 0, -EAGAIN when it is not what was expected, or refused. */
 static int transfer(const struct loc_file *f, const struct kvb_reach *to, const char *want,
 		    char *got, struct kvb_err *err)
 {
 	ssize_t n;
 
-	/* Each bit must change. */
-	for (size_t i = 0; i < LOC_BLK; i++)
-		got[i] = ~want[i];
+	invert(got, want);
 	kvb_bar_write(to->addr, got, LOC_BLK);
 	kvb_bar_acquire();
 	do
@@ -134,9 +139,7 @@ static int fetch(const struct loc_file *f, const struct kvb_reach *to, uint64_t 
 	ssize_t n;
 	int rc;
 
-	/* Each bit must change. */
-	for (size_t i = 0; i < LOC_BLK; i++)
-		got[i] = ~want[i];
+	invert(got, want);
 	rc = loc_pwrite(f, got, LOC_BLK, off);
 	if (rc)
 		return kvb_fail(err, -rc, "%s: %s", f->path, strerror(-rc));
@@ -162,8 +165,11 @@ static bool may_fetch(struct loc_store *ls, const struct loc_file *f, const stru
 	struct kvb_err why;
 	int rc;
 
-	if (!off || stopped(to)) {
-		kvb_log(KVB_LOG_INFO, "%s: no block to try Stores by DMA with: they go by the CPU", f->path);
+	if (stopped(to))
+		return false;
+	if (!off) {
+		kvb_log(KVB_LOG_INFO, "%s: no block to try Stores by DMA with: they go by the CPU",
+			f->path);
 		return false;
 	}
 	pthread_mutex_lock(&ls->scratch);

@@ -9,14 +9,17 @@ bool loc_direct_ok(const struct loc_file *f, const void *base, uint64_t off)
 	return !((uintptr_t)base & f->mem_mask) && !(off & (f->lbs - 1));
 }
 
+void loc_seg_step(const struct kvb_op *op, uint32_t *seg, uint32_t *off, uint32_t n)
+{
+	*off += n;
+	while (*seg < op->nsegs && *off >= op->segs[*seg].iov_len)
+		*off -= op->segs[(*seg)++].iov_len;
+}
+
 void loc_seg_advance(struct loc_op *lop, uint32_t n)
 {
-	const struct kvb_op *op = lop->op;
-
 	lop->next_off += n;
-	lop->seg_off += n;
-	while (lop->seg < op->nsegs && lop->seg_off >= op->segs[lop->seg].iov_len)
-		lop->seg_off -= op->segs[lop->seg++].iov_len;
+	loc_seg_step(lop->op, &lop->seg, &lop->seg_off, n);
 }
 
 uint32_t loc_plan_vector(struct loc_op *lop, const struct loc_file *f, uint64_t off, uint32_t max,

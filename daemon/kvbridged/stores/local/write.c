@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a Store or Delete writes: the value, as far as it has been staged, and the headers
- * beside the last of it, or behind one that comes by DMA from client memory. Until the headers are on their way nothing on disk speaks of the
- * units: a Store whose value fails to arrive just gives them back.
+ * beside the last of it, or behind one that comes by DMA from client memory. Until the headers
+ * are on their way nothing on disk speaks of the units: a Store whose value fails to arrive just
+ * gives them back.
  */
 #include <string.h>
 
